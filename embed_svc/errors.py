@@ -1,0 +1,61 @@
+"""The ways a request or a start can fail, one class a kind; no word here is about HTTP."""
+
+from typing import ClassVar, Literal
+
+Kind = Literal["invalid", "not_found", "too_large", "overloaded", "unavailable", "internal"]
+
+
+class Problem(Exception):
+    """A failure of a known kind.
+
+    Its text is shown to whoever asked: it says what is wrong and what to do, and never repeats what they sent.
+    """
+
+    kind: ClassVar[Kind]
+    retry: ClassVar[bool] = False
+
+    def __init__(self, text: str, retry_after_seconds: int | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Invalid(Problem):
+    """Cannot be understood, or breaks a limit."""
+
+    kind = "invalid"
+
+
+class NotFound(Problem):
+    """There is no such route."""
+
+    kind = "not_found"
+
+
+class TooLarge(Problem):
+    """The request body is over the cap."""
+
+    kind = "too_large"
+
+
+class Overloaded(Problem):
+    """The queue is full; the same request will do later."""
+
+    kind = "overloaded"
+    retry = True
+
+
+class Unavailable(Problem):
+    """The model is not ready, or what it needs does not answer."""
+
+    kind = "unavailable"
+    retry = True
+
+
+class Internal(Problem):
+    """Anything that is none of the others: logged with its request id, its text hidden."""
+
+    kind = "internal"
+
+
+PROBLEMS: tuple[type[Problem], ...] = (Invalid, NotFound, TooLarge, Overloaded, Unavailable, Internal)

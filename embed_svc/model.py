@@ -1,0 +1,118 @@
+"""A model running on ONNX Runtime, its texts read by its own tokenizer; the only importer of either library."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerFast
+
+from embed_svc import pooling
+from embed_svc.errors import Invalid
+from embed_svc.models import Declaration, Info, Role, Tokens
+from embed_svc.pooling import Floats
+
+Integers = NDArray[np.int64]
+
+_POOLED_OUTPUT = "sentence_embedding"
+_HIDDEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
+
+
+class OnnxModel:
+    """One graph and its tokenizer. `measure` and `embed` may run at the same time in two threads."""
+
+    def __init__(self, declaration: Declaration, info: Info, graph: Path, tokenizer: Path, threads: int) -> None:
+        """Load both from local files. Raises Invalid where they do not make an embedding model."""
+        self.info = info
+        self._declaration = declaration
+        loaded = PreTrainedTokenizerFast.from_pretrained(str(tokenizer), local_files_only=True)
+        self._tokenizer = loaded.backend_tokenizer
+        # The file's own cut and padding (MiniLM's says 128 and 128) would stand in for the declared window.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._end = _end_token(loaded)
+        self._padding = int(loaded.pad_token_id or 0)
+        self._session = _session(graph, threads)
+        self._inputs = [value.name for value in self._session.get_inputs()]
+        self._output = _output([value.name for value in self._session.get_outputs()])
+        _feeds(self._inputs, np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
+
+    def measure(self, texts: Sequence[str], role: Role) -> list[Tokens]:
+        """Tokenise each text behind its role's prefix, cut to the window with the end token kept, in order."""
+        prefix = self._declaration.prefix(role)
+        encoded = self._tokenizer.encode_batch_fast([prefix + text for text in texts], add_special_tokens=True)
+        return [cut(one.ids, self._declaration.window, self._end) for one in encoded]
+
+    def embed(self, batch: Sequence[Tokens]) -> Floats:
+        """Return one unit vector a text, (texts, dimensions) in order. Raises ValueError where one has no direction."""
+        ids, mask = padded([tokens.ids for tokens in batch], self._padding)
+        (answer,) = self._session.run([self._output], _feeds(self._inputs, ids, mask))
+        values = np.asarray(answer, np.float32)
+        if self._output != _POOLED_OUTPUT:
+            values = pooling.POOLINGS[self._declaration.pooling](values, mask)
+        return pooling.normalise(values)
+
+
+def cut(ids: list[int], window: int, end: int) -> Tokens:
+    """Close a text with the end token where the tokenizer did not, and keep it closed within `window` tokens."""
+    closed = ids if ids and ids[-1] == end else [*ids, end]
+    if len(closed) <= window:
+        return Tokens(ids=closed, count=len(closed))
+    return Tokens(ids=[*closed[: window - 1], end], count=len(closed))
+
+
+def padded(rows: Sequence[Sequence[int]], padding: int) -> tuple[Integers, Integers]:
+    """Return ids and 0/1 mask, both (texts, longest), padded on the right."""
+    longest = max(len(row) for row in rows)
+    ids = np.full((len(rows), longest), padding, np.int64)
+    mask = np.zeros((len(rows), longest), np.int64)
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = row
+        mask[index, : len(row)] = 1
+    return ids, mask
+
+
+def _end_token(tokenizer: Any) -> int:
+    """Return the id that closes every text: the tokenizer's end-of-sequence token, or BERT's separator."""
+    named = (tokenizer.eos_token_id, tokenizer.sep_token_id)
+    found = next((token for token in named if token is not None), None)
+    if found is None:
+        raise Invalid("the tokenizer names no end token, and vectors without one are silently worse")
+    return int(found)
+
+
+def _session(graph: Path, threads: int) -> Any:
+    ort.disable_telemetry_events()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # Shapes vary from batch to batch: what either would keep for each grows without end.
+    options.enable_mem_pattern = False
+    options.enable_cpu_mem_arena = False
+    # Waiting threads sleep, so that an idle server is idle.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+
+def _output(names: Sequence[str]) -> str:
+    """Return the output to read: the graph's own pooled one where it has it, else its hidden states."""
+    for name in (_POOLED_OUTPUT, *_HIDDEN_OUTPUTS):
+        if name in names:
+            return name
+    raise Invalid(f"the graph offers none of {_POOLED_OUTPUT}, {', '.join(_HIDDEN_OUTPUTS)}")
+
+
+def _feeds(names: Sequence[str], ids: Integers, mask: Integers) -> dict[str, Integers]:
+    """Return the graph's inputs by name. Raises Invalid where it wants one that is not known here."""
+    known = {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "token_type_ids": np.zeros_like(ids),
+        "position_ids": np.maximum(mask.cumsum(axis=1) - 1, 0),
+    }
+    if unknown := [name for name in names if name not in known]:
+        raise Invalid(f"the graph wants inputs that are not known: {', '.join(unknown)}")
+    return {name: known[name] for name in names}

@@ -1,0 +1,152 @@
+"""What can be set, read once from the environment; nothing else in this package reads it."""
+
+import difflib
+import ipaddress
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from embed_svc.errors import Invalid
+
+PREFIX = "EMBED_"
+AUTO = "auto"
+
+# No report leaves this machine, and no library writes notices between our log lines.
+_LIBRARIES = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+}
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings of one server, in the order of the docs; a field `port` is read from `EMBED_PORT`."""
+
+    host: Annotated[
+        str, Meta(min_length=1, description="Address to listen on. Beyond loopback only with `EMBED_ALLOW_REMOTE`.")
+    ] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 takes a free one and logs it.")] = 8401
+    allow_remote: Annotated[
+        bool, Meta(description="Allow an address beyond loopback. Requests are not authenticated: keep it private.")
+    ] = False
+    data_dir: Annotated[
+        str,
+        Meta(
+            description="Folder of `model.json` (which model was chosen) and unpacked files. Unset: the user's data "
+            "folder (`$XDG_DATA_HOME` or `~/.local/share`, `~/Library/Application Support`, `%LOCALAPPDATA%`), "
+            "`agent-memory/embed` in it."
+        ),
+    ] = ""
+    model: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Model to serve. `auto`: the recorded one; at the first start the default model if it can be "
+            "had, else the packaged one.",
+        ),
+    ] = AUTO
+    model_replaces: Annotated[
+        str,
+        Meta(
+            description="Consent to change: the name or fingerprint in `model.json` that `EMBED_MODEL` takes the place "
+            "of (the fingerprint, where only its files changed). Once done it has no further effect."
+        ),
+    ] = ""
+    threads: Annotated[
+        int,
+        Meta(ge=0, le=256, description="Threads of one inference. 0: what affinity and the cgroup's CPU quota allow."),
+    ] = 0
+    body_bytes_max: Annotated[int, Meta(ge=1_024, le=1 << 30, description="Largest request body, in bytes.")] = 4 << 20
+    queue_texts_max: Annotated[
+        int, Meta(ge=100, le=1_000_000, description="Most texts taken in and not yet answered; beyond it: 429.")
+    ] = 2_000
+    batch_tokens_max: Annotated[
+        int, Meta(ge=1, le=1 << 20, description="Most tokens of one batch, padding included; a longer text runs alone.")
+    ] = 1_024
+    stop_seconds_max: Annotated[
+        int, Meta(ge=0, le=3_600, description="Longest wait for requests in flight when the server is told to stop.")
+    ] = 20
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least level of the JSON lines on stderr.")
+    ] = "info"
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """Return the settings that `environ` asks for.
+
+    Raises Invalid, naming the variable and the remedy, on an unknown `EMBED_*` name, a bad value or a combination
+    that is not allowed.
+    """
+    given = {name.removeprefix(PREFIX).lower(): text for name, text in environ.items() if name.startswith(PREFIX)}
+    for field, text in given.items():
+        _refuse_unknown(field)
+        if not text.strip():
+            raise Invalid(f"{PREFIX}{field.upper()} is empty: give it a value, or unset it for its default")
+    try:
+        settings = msgspec.convert(given, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$.")
+        name = PREFIX + place.rstrip("`").upper()
+        raise Invalid(f"{name}: {said[:1].lower()}{said[1:]}. Correct it, or unset it for its default") from None
+    _refuse_contradictions(settings)
+    if settings.data_dir:
+        return settings
+    return msgspec.structs.replace(settings, data_dir=str(_data_dir(environ, sys.platform)))
+
+
+def from_environment() -> Settings:
+    """Return `load` of this process's own environment; raises Invalid as `load` does."""
+    return load(os.environ)
+
+
+def quieten_libraries() -> None:
+    """Set, for this process, what turns off the libraries' telemetry and notices. Call before they are imported."""
+    os.environ.update(_LIBRARIES)
+
+
+def _refuse_unknown(field: str) -> None:
+    known = Settings.__struct_fields__
+    if field in known:
+        return
+    near = difflib.get_close_matches(field, known, n=1)
+    hint = f"did you mean {PREFIX}{near[0].upper()}?" if near else "`embed-svc reference` lists the settings"
+    raise Invalid(f"{PREFIX}{field.upper()} is not a setting ({hint}): correct or unset it")
+
+
+def _refuse_contradictions(settings: Settings) -> None:
+    if not settings.allow_remote and not _is_loopback(settings.host):
+        raise Invalid(
+            f"{PREFIX}HOST={settings.host} would serve other machines, unauthenticated. Use 127.0.0.1, or set "
+            f"{PREFIX}ALLOW_REMOTE=true where the network is private"
+        )
+    if settings.model_replaces and settings.model == AUTO:
+        raise Invalid(
+            f"{PREFIX}MODEL_REPLACES needs {PREFIX}MODEL to name the model that takes the place. Set that too, or "
+            f"unset {PREFIX}MODEL_REPLACES"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _data_dir(environ: Mapping[str, str], platform: str) -> Path:
+    where = {"win32": ("LOCALAPPDATA", "AppData/Local"), "darwin": ("", "Library/Application Support")}
+    variable, below_home = where.get(platform, ("XDG_DATA_HOME", ".local/share"))
+    if base := environ.get(variable):
+        return Path(base, "agent-memory", "embed")
+    try:
+        return Path.home() / below_home / "agent-memory" / "embed"
+    except RuntimeError:
+        raise Invalid(f"this user has no home folder: set {PREFIX}DATA_DIR to a folder that lasts") from None

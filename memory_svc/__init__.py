@@ -1,0 +1,1 @@
+"""The memory server: hybrid recall over MCP and HTTP."""

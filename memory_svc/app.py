@@ -1,0 +1,69 @@
+"""Where the parts meet: settings to engine, embedder, worker and Catalogue. The only file that names an engine."""
+
+import contextlib
+import datetime as dt
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from memory_svc.domain.memory import zone_of
+from memory_svc.embedding import Embedder
+from memory_svc.errors import Problem
+from memory_svc.observe import Metrics
+from memory_svc.services import OPERATIONS
+from memory_svc.services.operation import Catalogue, Runtime
+from memory_svc.services.worker import Worker
+from memory_svc.settings import Settings
+from memory_svc.storage.interface import Storage
+
+DATABASE = "memory.db"
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """A running memory server without its wires."""
+
+    catalogue: Catalogue
+    storage: Storage
+    worker: Worker
+
+    async def ready(self) -> str | None:
+        """Why calls cannot be answered now, or None. Never depends on embeddings."""
+        try:
+            await self.storage.ping()
+        except Problem as problem:
+            return problem.text
+        return None
+
+
+@contextlib.asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Parts]:
+    """The parts at work, until the block ends: the worker is stopped first, the files are closed last.
+
+    Raises Invalid when the zone is not known, Unavailable when the database cannot be opened.
+    """
+    zone_of(settings.zone)
+    metrics = Metrics()
+    async with contextlib.AsyncExitStack() as stack:
+        storage = open_storage(settings)
+        stack.push_async_callback(storage.close)
+        embedder = Embedder(settings, metrics)
+        stack.push_async_callback(embedder.close)
+        worker = Worker(storage, embedder, metrics, settings.worker_seconds)
+        runtime = Runtime(storage=storage, embedder=embedder, settings=settings, metrics=metrics, clock=_now)
+        await stack.enter_async_context(worker.running())
+        yield Parts(Catalogue(OPERATIONS, runtime), storage, worker)
+
+
+def open_storage(settings: Settings) -> Storage:
+    """The engine that the settings choose, open.
+
+    Raises Unavailable when it cannot be opened.
+    """
+    from memory_svc.storage.sqlite.engine import SqliteStorage
+
+    return SqliteStorage(Path(settings.data_dir) / DATABASE)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

@@ -1,0 +1,1 @@
+"""The verbs of the command line, one a file: `run(arguments)` gives the exit status."""

@@ -1,0 +1,25 @@
+"""`memory-svc stdio`: MCP on standard input and output, over the same store."""
+
+import argparse
+import asyncio
+
+from memory_svc import app
+from memory_svc.observe import configure_logging
+from memory_svc.settings import Settings, environment, load
+from memory_svc.transports.stdio import run_stdio
+
+
+def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - every verb takes them
+    """Serve until the input ends.
+
+    Raises Invalid for settings that cannot be used, Unavailable when the database cannot be opened.
+    """
+    settings = load(environment())
+    configure_logging(settings.log_level)
+    asyncio.run(_serve(settings))
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    async with app.opened(settings) as parts:
+        await run_stdio(parts.catalogue, settings)

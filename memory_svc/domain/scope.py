@@ -1,0 +1,35 @@
+"""Isolation axes: whose rows a call may see. A scope is the first argument of every read."""
+
+import msgspec
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What a read may see.
+
+    agent: exact name, `""` being a bucket of its own; None = every agent the caller may read.
+    project: None = every project, `""` = rows without a project, `"X"` = those of X and those without one.
+    channel: `""` = every channel, `"X"` = rows of X and rows without one.
+    source: prefix of a memory's source id; `""` = any. Episodes have no source, so a source hides them.
+    """
+
+    agent: str | None = None
+    project: str | None = None
+    channel: str = ""
+    source: str = ""
+
+    def projects(self) -> tuple[str, ...] | None:
+        """The project names a read may see, or None for all of them."""
+        return None if self.project is None else tuple(dict.fromkeys((self.project, "")))
+
+    def channels(self) -> tuple[str, ...] | None:
+        """The channel names a read may see, or None for all of them."""
+        return (self.channel, "") if self.channel else None
+
+    def shows_episodes(self) -> bool:
+        """Whether episodes are visible: a source filter hides them unless a channel is named too."""
+        return not self.source or bool(self.channel)
+
+    def admits(self, agent: str, project: str) -> bool:
+        """Whether a row of this agent and project lies in the scope (channel and source aside)."""
+        projects = self.projects()
+        return (self.agent is None or agent == self.agent) and (projects is None or project in projects)

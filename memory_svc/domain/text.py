@@ -1,0 +1,107 @@
+"""Text as the search sees it: folding, words, identifiers and their parts, previews."""
+
+import re
+import unicodedata
+
+# Scripts written without blanks between words: each run is cut into overlapping pairs of characters.
+UNSPACED = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u1100-\u11ff\uac00-\ud7ff"  # Hangul
+    "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u303c"  # marks that stand for a character: 々 〆 〇
+    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
+    "\u3100-\u318f\u31a0-\u31bf"  # bopomofo, Hangul letters
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han and its extensions
+)
+# Left to right: an unspaced run; a word or identifier with what joins its parts; a symbol on its own.
+TOKEN = re.compile(
+    rf"(?P<run>[{UNSPACED}]+)"
+    rf"|(?P<word>(?:(?![{UNSPACED}])\w)+(?:[-_.:/@\\'’#&+](?:(?![{UNSPACED}])\w)+)*[+#]*)"
+    r"|(?P<symbol>[^\w\s\x00-\x7f])"
+)
+PART = re.compile(r"[^\W_]+")
+CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+WORD_CHARS_MAX = 256
+# English words that tell nothing of what a question is about. They are indexed, and asked for only if nothing else is.
+STOP_WORDS = frozenset(
+    "a about after all also am an and any are as at be because been before being but by can could did do does doing"  # noqa: SIM905
+    " don for from had has have having he her here hers him his how i if in into is it its just me might more most my"
+    " no nor not now of off on once only or other our ours out over own s same she should so some such t than that the"
+    " their theirs them then there these they this those through to too under until up us very was we were what when"
+    " where which while who whom whose why will with would you your yours".split()
+)
+
+
+def fold(text: str) -> str:
+    """The form in which texts are compared: NFKC, casefold, and Latin, Greek and Cyrillic letters without marks.
+
+    Marks of other scripts carry meaning (が is not か) and stay.
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    if plain.isascii():
+        return plain
+    kept: list[str] = []
+    base = ""
+    for character in unicodedata.normalize("NFD", plain):
+        if not unicodedata.combining(character):
+            base = character
+        elif base < "\u0590":
+            continue
+        kept.append(character)
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in order, with repetitions: what the word index holds of it.
+
+    An identifier stands whole and in its parts (`bug-183`, `bug`, `183`; `parseConfig`, `parse`, `config`). A run of an
+    unspaced script stands as its pairs of characters and its last character, so that one character finds it too.
+    """
+    found: list[str] = []
+    for match in TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+        if match["run"]:
+            found += pairs(fold(match["run"]))
+        elif match["word"]:
+            found += _word_and_parts(match["word"][:WORD_CHARS_MAX])
+        elif unicodedata.category(match["symbol"])[0] == "S":
+            found.append(match["symbol"])
+    return found
+
+
+def pairs(run: str) -> list[str]:
+    """The overlapping pairs of characters of a run, then its last character."""
+    return [run[at : at + 2] for at in range(len(run) - 1)] + [run[-1:]]
+
+
+def query_words(text: str, count_max: int = 64) -> list[str]:
+    """The distinct words a query asks for, in order, at most `count_max` of them; stop words only if none else.
+
+    A run of an unspaced script asks for its pairs; its last character alone asks only where the run has no pair.
+    """
+    asked: list[str] = []
+    for match in TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+        found = words(match[0])
+        asked += found[:-1] if match["run"] and len(found) > 1 else found
+    telling = [word for word in asked if word.partition("'")[0] not in STOP_WORDS]
+    return list(dict.fromkeys(telling or asked))[:count_max]
+
+
+def is_single_character(word: str) -> bool:
+    """Whether a word is one character of an unspaced script, which is then looked for as the head of a pair."""
+    return len(word) == 1 and re.match(f"[{UNSPACED}]", word) is not None
+
+
+def preview(text: str, chars: int) -> str:
+    """The head of a text, a pure prefix of at most `chars` characters."""
+    return text[:chars]
+
+
+def _word_and_parts(word: str) -> list[str]:
+    whole = fold(word)
+    parts = [fold(piece) for part in PART.findall(word) for piece in _camel_parts(part)]
+    joined = [fold(part) for part in PART.findall(word)]
+    return list(dict.fromkeys([whole, *joined, *parts])) if [whole] != parts else [whole]
+
+
+def _camel_parts(part: str) -> list[str]:
+    return CAMEL.findall(part) if part.isascii() else [part]

@@ -1,0 +1,1 @@
+"""Memories, episodes and profiles: what may be asked of them."""

@@ -1,0 +1,135 @@
+"""Recall: the memories and episodes that speak to a query."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from memory_svc.domain.access.principal import Permission
+from memory_svc.domain.memory import Episode, Memory, Vector
+from memory_svc.domain.recall.exclude import is_excluded
+from memory_svc.domain.recall.fusion import Fused, rrf
+from memory_svc.domain.scope import Scope
+from memory_svc.domain.text import query_words
+from memory_svc.embedding import Advisory
+from memory_svc.services.memory.shown import MatchReason, Shown, cut, whole
+from memory_svc.services.operation import Effect, Request, Runtime, operation
+from memory_svc.storage.interface import Candidates, Query
+
+ARM_DEPTH_MIN = 100
+FULL_CONTENT_BUDGET_CHARS = 200_000
+
+ProjectFilter = Annotated[
+    str, Meta(max_length=1000, description='"X" = X and what is shared, "" = shared only; left out = all projects.')
+]
+
+
+class Recall(Request, frozen=True, kw_only=True):
+    """A query, and whose memories may answer it."""
+
+    agent_id: Annotated[str, Meta(max_length=1000, description="Whose memory to search.")]
+    query: Annotated[str, Meta(description='What to look for, in any words; "" = the newest memories.')]
+    limit: Annotated[int, Meta(ge=0, le=100, description="Rows at most.")] = 10
+    deep: Annotated[bool, Meta(description="Admit weaker matches.")] = False
+    channel: Annotated[str, Meta(max_length=1000, description="Rows of it and shared ones.")] = ""
+    exclude_contents: Annotated[list[str], Meta(description="Contents you already have; not given again.")] = (
+        msgspec.field(default_factory=list)
+    )
+    project_id: ProjectFilter | UnsetType = UNSET
+    source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
+    full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows, best last. `status` no_query = nothing was asked, so these are the newest memories."""
+
+    messages: list[Shown]
+    status: Literal["no_query"] | UnsetType = UNSET
+    full_content_budget_chars: int | UnsetType = UNSET
+    advisory: Advisory | UnsetType = UNSET
+
+
+@operation(needs=Permission.READ, effect=Effect.READ)
+async def recall(runtime: Runtime, request: Recall) -> Recalled:
+    """Find what is remembered about a query, by meaning and by word. The LAST message is the best match."""
+    scope = Scope(
+        agent=request.agent_id,
+        project=None if request.project_id is UNSET else request.project_id,
+        channel=request.channel,
+        source=request.source_id,
+    )
+    depth = max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
+    words = tuple(query_words(request.query))
+    if not words:
+        rows = await runtime.storage.memories.page(scope, depth)
+        return _answer(runtime, request, _kept([(row, whole(row)) for row in rows], request), None, asked=False)
+    with runtime.metrics.stage("embed"):
+        vectors = await runtime.embedder.embed([request.query], "query")
+    vector = vectors[0] if vectors else None
+    with runtime.metrics.stage("candidates"):
+        found = await runtime.storage.search.candidates(scope, Query(words, vector, depth))
+    with runtime.metrics.stage("fuse"):
+        rows_best_first = _kept(_fused(found, runtime.settings.rrf_k), request)
+        return _answer(runtime, request, rows_best_first, vector, asked=True)
+
+
+OPERATIONS = (recall,)
+
+
+def _fused(found: Candidates, k: int) -> list[tuple[Memory | Episode, Shown]]:
+    """Every candidate, best first, as it is in the store and as it is shown."""
+    arms = {"vectors": found.vectors, "words": found.words, "episodes": found.episodes}
+    cosines = {hit.ref: hit.score for hit in found.vectors}
+    ranked: list[tuple[Memory | Episode, Shown]] = []
+    for fused in rrf({name: [hit.ref for hit in hits] for name, hits in arms.items()}, k):
+        row = found.rows[fused.ref]
+        if isinstance(row, Memory | Episode):
+            reason = _reason(fused, cosines.get(fused.ref))
+            ranked.append((row, msgspec.structs.replace(whole(row), match_reason=reason)))
+    return ranked
+
+
+def _reason(fused: Fused, cosine: float | None) -> MatchReason:
+    if cosine is None:
+        return MatchReason(signal="rrf", score=fused.score, rrf=fused.score, arms=list(fused.arms))
+    return MatchReason(signal="cosine", score=cosine, cosine=cosine, rrf=fused.score, arms=list(fused.arms))
+
+
+def _kept(ranked: Sequence[tuple[Memory | Episode, Shown]], request: Recall) -> list[Shown]:
+    """The rows the caller does not have yet, best first, at most as many as asked for."""
+    kept = [
+        shown
+        for row, shown in ranked
+        if not is_excluded(row.content if isinstance(row, Memory) else row.summary, request.exclude_contents)
+    ]
+    return kept[: request.limit]
+
+
+def _answer(
+    runtime: Runtime, request: Recall, best_first: Sequence[Shown], vector: Vector | None, *, asked: bool
+) -> Recalled:
+    messages, budget_spent = _cut(best_first, request, runtime.settings.preview_chars)
+    advisory: Advisory | UnsetType = UNSET
+    if asked and vector is None:
+        runtime.metrics.fallback_recalls.inc()
+        advisory = runtime.embedder.advisory(runtime.call.principal.name)
+    return Recalled(
+        messages=messages[::-1],
+        status=UNSET if asked else "no_query",
+        full_content_budget_chars=FULL_CONTENT_BUDGET_CHARS if budget_spent else UNSET,
+        advisory=advisory,
+    )
+
+
+def _cut(best_first: Sequence[Shown], request: Recall, chars: int) -> tuple[list[Shown], bool]:
+    """The rows as previews, or whole while the budget lasts; and whether it did not last."""
+    if not request.full_content:
+        return [cut(row, chars) for row in best_first], False
+    shown: list[Shown] = []
+    left = FULL_CONTENT_BUDGET_CHARS
+    for row in best_first:
+        fits = not shown or len(row.content) <= left
+        shown.append(row if fits else cut(row, chars))
+        left -= len(shown[-1].content)
+    return shown, any(row.content_truncated is True for row in shown)

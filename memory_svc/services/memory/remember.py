@@ -1,0 +1,258 @@
+"""Storing, changing and forgetting memories."""
+
+import datetime as dt
+import json
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from memory_svc.domain.access.principal import Permission
+from memory_svc.domain.change import ChangeMemory, Forget, PutMemory
+from memory_svc.domain.memory import (
+    TEXT_FIELD_CHARS_MAX,
+    Kind,
+    Memory,
+    Ref,
+    clean_content,
+    folded_source,
+    instant,
+    is_naive,
+    utc,
+)
+from memory_svc.errors import Invalid
+from memory_svc.services.operation import Effect, Request, Runtime, operation
+
+AHEAD_SECONDS_ALLOWED = 300
+FORMS_MIXED = "send content, id, source, timestamp and metadata either at the top level or inside message, not both"
+FLAT_FIELDS = ("content", "id", "source", "timestamp", "metadata")
+
+AgentId = Annotated[str, Meta(max_length=1000, description="Whose memory it is.")]
+ProjectId = Annotated[str, Meta(max_length=1000, description='Project it belongs to; "" = shared by all.')]
+Channel = Annotated[str, Meta(max_length=1000, description='Channel it belongs to; "" = shared by all.')]
+MemoryId = Annotated[int, Meta(description="Number of the memory, as in `mem:<number>`.")]
+Owner = Annotated[str, Meta(max_length=1000, description="Refuse unless this agent owns it.")]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Who said it."""
+
+    type: Annotated[str, Meta(description="User, Agent or System.")] | None = None
+    id: Annotated[str, Meta(description="Stable id, such as `discord:123`.")] | None = None
+    name: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A fact and where it comes from."""
+
+    content: Annotated[str, Meta(description="The fact, as a sentence that can be understood alone.")] | None = None
+    id: Annotated[str, Meta(max_length=1000, description="Your own id; one already stored is skipped.")] | None = None
+    source: Annotated[dict[str, Any] | str, Meta(description="Who said it: {type, id, name}.")] | None = None
+    timestamp: (
+        Annotated[str, Meta(max_length=64, description="When, ISO-8601 with offset; now if left out.")] | None
+    ) = None
+    metadata: Annotated[dict[str, Any], Meta(description="Anything else, at most 8000 characters.")] | None = None
+
+
+class Store(Request, frozen=True, kw_only=True):
+    """Either `message`, or its fields at the top level."""
+
+    agent_id: AgentId | UnsetType = UNSET
+    content: Annotated[str, Meta(description="The fact, as a sentence that can be understood alone.")] | UnsetType = (
+        UNSET
+    )
+    message: Annotated[Message, Meta(description="The same fields in an object, in place of the flat form.")] | (
+        UnsetType
+    ) = UNSET
+    id: Annotated[str, Meta(max_length=1000, description="Your own id; one already stored is skipped.")] | UnsetType = (
+        UNSET
+    )
+    source: Annotated[dict[str, Any] | str, Meta(description="Who said it: {type, id, name}.")] | UnsetType = UNSET
+    timestamp: Annotated[str, Meta(max_length=64, description="When, ISO-8601 with offset; now if left out.")] | (
+        UnsetType
+    ) = UNSET
+    metadata: Annotated[dict[str, Any], Meta(description="Anything else, at most 8000 characters.")] | UnsetType = UNSET
+    channel: Channel = ""
+    project_id: ProjectId = ""
+    lock: Annotated[bool, Meta(description="Protect it from being edited or deleted.")] | UnsetType = UNSET
+
+
+class AheadOfClock(msgspec.Struct, frozen=True):
+    """A timestamp that lies in the future by more than the allowance."""
+
+    timestamp: str
+    ahead_by_seconds: float
+    allowance_seconds: int
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a fact: `result` says whether it was stored, skipped or rejected."""
+
+    ok: bool
+    result: Literal["stored", "skipped", "rejected"]
+    reason: str | UnsetType = UNSET
+    id: int | UnsetType = UNSET
+    embedded: bool | UnsetType = UNSET
+    truncated: bool | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    timestamp_ahead_of_clock: AheadOfClock | UnsetType = UNSET
+    locked: bool | UnsetType = UNSET
+    resolved_agent_id: str | UnsetType = UNSET
+
+
+class UpdateMemory(Request, frozen=True, kw_only=True):
+    """Which memory, and its new text."""
+
+    memory_id: MemoryId
+    content: Annotated[str, Meta(description="The new text.")]
+    agent_id: Owner | UnsetType = UNSET
+
+
+class Updated(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory that was changed. `embedded` is told when its vector is still to come."""
+
+    ok: bool = True
+    updated_id: int
+    truncated: bool | UnsetType = UNSET
+    embedded: bool | UnsetType = UNSET
+
+
+class DeleteMemory(Request, frozen=True, kw_only=True):
+    """Which memory."""
+
+    memory_id: MemoryId
+    agent_id: Owner | UnsetType = UNSET
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory that is gone."""
+
+    ok: bool = True
+    deleted_id: int
+
+
+class _Draft(msgspec.Struct, frozen=True):
+    """A memory that may be stored, and what the answer must tell of it."""
+
+    memory: Memory
+    truncated: bool
+    naive: bool
+    resolved: bool
+
+
+class _Rejected(Exception):
+    """Why a fact is not taken: an outcome, not a failure."""
+
+
+@operation(needs=Permission.WRITE, effect=Effect.ADD)
+async def store(runtime: Runtime, request: Store) -> Stored:
+    """Store one fact. Skips what is already stored; branch on `result`."""
+    locked = False if request.lock is True else UNSET
+    try:
+        draft = _draft(runtime, request)
+    except _Rejected as rejected:
+        return Stored(ok=False, result="rejected", reason=str(rejected), locked=locked)
+    vectors = await runtime.embedder.embed([draft.memory.content], "document")
+    applied = await runtime.storage.apply(runtime.write(PutMemory(draft.memory)), {0: vectors[0]} if vectors else None)
+    outcome = applied.outcomes[0]
+    stored = outcome.result == "stored"
+    return Stored(
+        ok=True,
+        result="stored" if stored else "skipped",
+        reason=outcome.reason or UNSET,
+        id=outcome.ref.id,
+        embedded=bool(vectors) if stored else UNSET,
+        truncated=draft.truncated or UNSET,
+        timestamp=draft.memory.timestamp if stored and draft.naive else UNSET,
+        timestamp_ahead_of_clock=_ahead(draft.memory.timestamp, runtime.clock()) if stored else UNSET,
+        locked=request.lock or UNSET,
+        resolved_agent_id=draft.memory.agent if draft.resolved else UNSET,
+    )
+
+
+@operation(needs=Permission.WRITE, effect=Effect.CHANGE)
+async def update_memory(runtime: Runtime, request: UpdateMemory) -> Updated:
+    """Replace a memory's text. Refused while it is locked, and where another memory holds that text."""
+    if not request.content.strip():
+        raise Invalid("Content cannot be empty")
+    content, truncated = clean_content(request.content, runtime.settings.content_chars_max)
+    if not content:
+        raise Invalid("Content cannot be empty after sanitization")
+    vectors = await runtime.embedder.embed([content], "document")
+    change = ChangeMemory(request.memory_id, content, _owner(request.agent_id))
+    await runtime.storage.apply(runtime.write(change), {0: vectors[0]} if vectors else None)
+    return Updated(updated_id=request.memory_id, truncated=truncated or UNSET, embedded=UNSET if vectors else False)
+
+
+@operation(needs=Permission.WRITE, effect=Effect.ERASE)
+async def delete_memory(runtime: Runtime, request: DeleteMemory) -> Deleted:
+    """Erase a memory for good. Refused while it is locked."""
+    await runtime.storage.apply(runtime.write(Forget(Ref(Kind.MEMORY, request.memory_id), _owner(request.agent_id))))
+    return Deleted(deleted_id=request.memory_id)
+
+
+OPERATIONS = (store, update_memory, delete_memory)
+
+
+def _owner(agent_id: str | UnsetType) -> str | None:
+    return None if agent_id is UNSET else agent_id
+
+
+def _draft(runtime: Runtime, request: Store) -> _Draft:
+    """The memory in a request, checked in the order in which reasons are told."""
+    message = _message(request)
+    agent = runtime.settings.default_agent if request.agent_id is UNSET else request.agent_id
+    if request.agent_id is UNSET and not agent:
+        raise _Rejected("agent_id is required: name the agent, or set MEMORY_DEFAULT_AGENT")
+    if not message.content:
+        raise _Rejected("empty content")
+    flat_default = {"type": "Agent", "id": agent, "name": ""} if request.message is UNSET else {}
+    source = folded_source(flat_default if message.source is None else message.source)
+    metadata = message.metadata or {}
+    for name, value in (("source", source), ("metadata", metadata)):
+        _refuse_long(name, value)
+    content, truncated = clean_content(message.content, runtime.settings.content_chars_max)
+    if not content:
+        raise _Rejected("empty after sanitization")
+    memory = Memory(
+        agent=agent,
+        project=request.project_id,
+        channel=request.channel,
+        msg_id=message.id or "",
+        content=content,
+        source=source,
+        timestamp=_timestamp(runtime, message.timestamp or ""),
+        metadata=metadata,
+        created_at=utc(runtime.clock()),
+        locked=request.lock is True,
+    )
+    return _Draft(memory, truncated, is_naive(message.timestamp or ""), request.agent_id is UNSET)
+
+
+def _message(request: Store) -> Message:
+    flat = {name: value for name in FLAT_FIELDS if (value := getattr(request, name)) is not UNSET}
+    if request.message is UNSET or request.message == Message():
+        return Message(**flat)
+    if flat:
+        raise _Rejected(FORMS_MIXED)
+    return request.message
+
+
+def _refuse_long(name: str, value: object) -> None:
+    chars = len(json.dumps(value))
+    if chars > TEXT_FIELD_CHARS_MAX:
+        raise _Rejected(f"{name} too large ({chars} chars, max {TEXT_FIELD_CHARS_MAX})")
+
+
+def _timestamp(runtime: Runtime, text: str) -> str:
+    try:
+        return instant(text, runtime.clock(), runtime.call.zone)
+    except Invalid as problem:
+        raise _Rejected(problem.text) from problem
+
+
+def _ahead(timestamp: str, now: dt.datetime) -> AheadOfClock | UnsetType:
+    seconds = (dt.datetime.fromisoformat(timestamp) - now).total_seconds()
+    if seconds <= AHEAD_SECONDS_ALLOWED:
+        return UNSET
+    return AheadOfClock(timestamp, round(seconds, 3), AHEAD_SECONDS_ALLOWED)

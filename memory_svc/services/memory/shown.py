@@ -1,0 +1,61 @@
+"""How rows look to a caller: the fields of an answer, cut to a preview or whole within a budget."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from memory_svc.domain.memory import Episode, Kind, Memory, Ref
+from memory_svc.domain.text import preview
+
+EPISODE_MARK = "[Episode] "
+
+
+class MatchReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a row is in the answer: its fused score, its cosine where it has one, and the arms that found it."""
+
+    signal: str
+    score: float
+    cosine: float | UnsetType = UNSET
+    rrf: float
+    arms: list[str]
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of an answer. `content_len` is told where the content is cut; `get_contents` gives it whole."""
+
+    content: str
+    ref: str
+    source: dict[str, Any] | str
+    timestamp: str
+    id: str | UnsetType = UNSET
+    match_reason: MatchReason | UnsetType = UNSET
+    content_len: int | UnsetType = UNSET
+    content_truncated: bool | UnsetType = UNSET
+
+
+def whole(row: Memory | Episode) -> Shown:
+    """A row with its whole content."""
+    if isinstance(row, Episode):
+        return Shown(
+            content=EPISODE_MARK + row.summary,
+            ref=str(Ref(Kind.EPISODE, row.id)),
+            source={"System": "episode"},
+            timestamp=row.start_time or row.created_at,
+        )
+    return Shown(
+        content=row.content,
+        ref=str(Ref(Kind.MEMORY, row.id)),
+        source=row.source,
+        timestamp=row.timestamp,
+        id=row.msg_id or UNSET,
+    )
+
+
+def cut(row: Shown, chars: int) -> Shown:
+    """A row cut to the first `chars` characters of its content, where it is longer; 0 = whole."""
+    if not chars or len(row.content) <= chars:
+        return row
+    return msgspec.structs.replace(
+        row, content=preview(row.content, chars), content_len=len(row.content), content_truncated=True
+    )

@@ -1,0 +1,188 @@
+"""The one door: an Operation is one thing a caller may ask; the Catalogue finds, reads, authorises, runs, measures."""
+
+import datetime as dt
+import enum
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
+
+import msgspec
+
+from memory_svc.domain.access.principal import OWNER, Permission, Principal
+from memory_svc.domain.change import Change, Write
+from memory_svc.domain.memory import utc
+from memory_svc.embedding import Embedder
+from memory_svc.errors import Denied, Invalid, NotFound
+from memory_svc.observe import Metrics
+from memory_svc.settings import Settings
+from memory_svc.storage.interface import Storage
+
+Wire = Literal["mcp-http", "mcp-stdio", "rest"]
+UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
+AUTO_PROJECT = "@auto"
+
+
+class Effect(enum.Enum):
+    """What an operation may do to what is stored: the hints of its tool."""
+
+    READ = "read"
+    ADD = "add"
+    CHANGE = "change"
+    ERASE = "erase"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller sends. Field names are those of the wire."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """The circumstances of one call: who, over which wire, under which names."""
+
+    principal: Principal = OWNER
+    wire: Wire = "rest"
+    request_id: str = ""
+    idempotency_key: str = ""
+    zone: dt.tzinfo = dt.UTC
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operation works with. `digest` stands for the request, so that a key used twice is told."""
+
+    storage: Storage
+    embedder: Embedder
+    settings: Settings
+    metrics: Metrics
+    clock: Callable[[], dt.datetime]
+    call: Call = Call()
+    operation: str = ""
+    digest: bytes = b""
+
+    def write(self, *changes: Change) -> Write:
+        """These changes as one Write of this call."""
+        return Write(
+            principal=self.call.principal.name,
+            operation=self.operation,
+            now=utc(self.clock()),
+            changes=changes,
+            key=self.call.idempotency_key,
+            digest=self.digest,
+        )
+
+
+RequestType = TypeVar("RequestType", bound=Request)
+ResultType = TypeVar("ResultType", bound=msgspec.Struct)
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing a caller may ask. Tool, route, access rule, metric label and docs are read off it."""
+
+    name: str
+    summary: str
+    request: type[Request]
+    result: type[msgspec.Struct]
+    needs: Permission
+    effect: Effect
+    idempotent: bool
+    run: Callable[[Runtime, Any], Awaitable[msgspec.Struct]]
+
+
+def operation(
+    *, needs: Permission, effect: Effect, idempotent: bool = True
+) -> Callable[[Callable[[Runtime, RequestType], Awaitable[ResultType]]], Operation]:
+    """Make an Operation of an async function: its name, docstring and annotations say the rest."""
+
+    def declare(run: Callable[[Runtime, RequestType], Awaitable[ResultType]]) -> Operation:
+        hints = get_type_hints(run)
+        return Operation(
+            name=run.__name__,
+            summary=" ".join((run.__doc__ or "").split()),
+            request=hints["request"],
+            result=hints["return"],
+            needs=needs,
+            effect=effect,
+            idempotent=idempotent,
+            run=run,
+        )
+
+    return declare
+
+
+class Catalogue:
+    """Every Operation by its name, and the only way to call one."""
+
+    LONGEST_FIELD_SHOWN: ClassVar[int] = 200
+
+    def __init__(self, operations: Iterable[Operation], runtime: Runtime) -> None:
+        self.operations: Mapping[str, Operation] = {each.name: each for each in operations}
+        self.runtime = runtime
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self.operations.values())
+
+    async def call(self, name: str, arguments: Mapping[str, Any], call: Call) -> dict[str, Any]:
+        """The answer of an operation, as plain values ready for JSON.
+
+        Raises NotFound when there is no such operation, Invalid when the arguments do not fit, Denied when the caller
+        may not, and what the operation raises.
+        """
+        found = self.operations.get(name)
+        if found is None:
+            raise NotFound(f"There is no operation {name[:80]!r}; there are {', '.join(self.operations)}")
+        with self.runtime.metrics.measured(name, call.wire, call.request_id):
+            request, ignored = read(found.request, arguments)
+            if not call.principal.may(found.needs):
+                raise Denied("permission_denied", tool=name, required=found.needs.name.lower())
+            digest = hashlib.sha256(name.encode() + msgspec.json.encode(request, order="sorted")).digest()
+            runtime = msgspec.structs.replace(self.runtime, call=call, operation=name, digest=digest)
+            answer: dict[str, Any] = msgspec.to_builtins(await found.run(runtime, request))
+        if arguments.get("project_id") == AUTO_PROJECT:
+            answer["resolved_project_id"] = AUTO_PROJECT
+        if ignored:
+            answer["ignored_arguments"] = ignored
+        return answer
+
+
+def read(request: type[RequestType], arguments: Mapping[str, Any]) -> tuple[RequestType, list[str]]:
+    """The request in these arguments, and the names that it does not know. A null stands for "left out".
+
+    Raises Invalid naming the field that is missing, of the wrong type, out of its limits, or not text.
+    """
+    if not isinstance(arguments, Mapping):
+        raise Invalid("arguments: expected an object with the operation's fields")
+    for name in arguments:
+        _refuse_unsendable("arguments (a name)", name)
+    known = request.__struct_fields__
+    given = {name: value for name, value in arguments.items() if name in known and value is not None}
+    for name, value in given.items():
+        _refuse_unsendable(name, value)
+    try:
+        return msgspec.convert(given, request), sorted(name for name in arguments if name not in known)
+    except msgspec.ValidationError as error:
+        raise Invalid(_explained(str(error))) from error
+
+
+def _refuse_unsendable(place: str, value: object) -> None:
+    """NUL ends a text for a full-text index, and a lone surrogate cannot be written as UTF-8."""
+    if isinstance(value, str):
+        found = UNSENDABLE.search(value)
+        if found:
+            what = "a NUL character" if found[0] == "\0" else "a lone surrogate"
+            raise Invalid(f"{place}: holds {what} at position {found.start()}; remove it")
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            _refuse_unsendable(f"{place} (a key)", key)
+            _refuse_unsendable(f"{place}.{key}", inner)
+    elif isinstance(value, list | tuple):
+        for at, inner in enumerate(value):
+            _refuse_unsendable(f"{place}[{at}]", inner)
+
+
+def _explained(text: str) -> str:
+    """`field: what is wrong` from msgspec's words."""
+    wrong, _, place = text.partition(" - at `$")
+    missing = re.search(r"missing required field `(\w+)`", wrong)
+    inside = place.rstrip("`").lstrip(".")
+    if missing:
+        return f"{inside + '.' if inside else ''}{missing[1]}: is required; give it"
+    return f"{inside or 'arguments'}: {wrong.replace('`', '')}"

@@ -1,0 +1,103 @@
+"""The settings of the memory server, read once. Nothing else reads the environment."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from memory_svc.errors import Invalid
+
+PREFIX = "MEMORY_"
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What can be set, in the order of the docs. Each field is read from `MEMORY_<FIELD>`."""
+
+    data_dir: Annotated[str, Meta(min_length=1, description="Folder of the database and the token.")]
+    host: Annotated[str, Meta(min_length=1, description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 = any free one.")] = 8402
+    token_file: Annotated[
+        str,
+        Meta(description="File that holds the bearer token; empty = `token` in the data folder, made if absent."),
+    ] = ""
+    allow_unauthenticated_http: Annotated[
+        bool, Meta(description="Answer over HTTP without a token. For a machine that nobody else can reach.")
+    ] = False
+    allowed_hosts: Annotated[
+        str,
+        Meta(description="Host names clients may use, separated by commas, besides the loopback names; `*` = any."),
+    ] = ""
+    allowed_origins: Annotated[
+        str, Meta(description="Origins of web pages that may call, separated by commas, besides loopback ones.")
+    ] = ""
+    embedding_url: Annotated[str, Meta(description="Base address of the embedding server; empty = full text only.")] = (
+        "http://127.0.0.1:8401"
+    )
+    embedding_query_seconds: Annotated[
+        float, Meta(gt=0, le=60, description="Longest wait for a query's vector before recall goes on without it.")
+    ] = 2.0
+    embedding_store_seconds: Annotated[
+        float, Meta(gt=0, le=300, description="Longest wait for vectors of texts before they are embedded later.")
+    ] = 5.0
+    default_agent: Annotated[
+        str, Meta(description="Agent meant where a store names none; empty = it must be named.")
+    ] = ""
+    zone: Annotated[str, Meta(min_length=1, description="Time zone in which instants without one are read.")] = "UTC"
+    content_chars_max: Annotated[
+        int, Meta(ge=100, le=1_000_000, description="Longest content kept whole, in characters; the rest is cut.")
+    ] = 16_000
+    profile_chars_max: Annotated[
+        int, Meta(ge=100, le=100_000, description="Longest profile kept whole, in characters; the rest is cut.")
+    ] = 2_000
+    rrf_k: Annotated[
+        int, Meta(ge=1, le=1000, description="Constant of reciprocal rank fusion: a larger one flattens the ranks.")
+    ] = 60
+    preview_chars: Annotated[
+        int, Meta(ge=0, le=16_000, description="Characters of a content that recall shows; 0 = all of it.")
+    ] = 500
+    body_bytes_max: Annotated[int, Meta(ge=1_000, le=100_000_000, description="Largest request body, in bytes.")] = (
+        4_000_000
+    )
+    worker_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="Pause between two rounds of background work.")
+    ] = 5.0
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least severity that is logged.")
+    ] = "info"
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """The settings in `environ`.
+
+    Raises Invalid when a name is unknown or a value cannot be used, naming it and what would be right.
+    """
+    given = {name.removeprefix(PREFIX).lower(): value for name, value in environ.items() if name.startswith(PREFIX)}
+    unknown = sorted(set(given) - set(Settings.__struct_fields__))
+    if unknown:
+        names = ", ".join(PREFIX + name.upper() for name in unknown)
+        raise Invalid(f"{names}: no such setting; see docs/reference/settings.md for those there are")
+    given.setdefault("data_dir", str(default_data_dir(environ)))
+    try:
+        return msgspec.convert(given, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        text, _, field = str(error).partition(" - at `$.")
+        raise Invalid(f"{PREFIX}{field.rstrip('`').upper()}: {text}") from error
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """Where a user's data belongs on this platform."""
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    if sys.platform == "win32":
+        return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "agent-memory"
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "agent-memory"
+    return Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "agent-memory"
+
+
+def environment() -> Mapping[str, str]:
+    """The process's environment."""
+    return os.environ

@@ -1,0 +1,1 @@
+"""Storage: an engine behind one interface."""

@@ -1,0 +1,199 @@
+"""What the rest of the house sees of an engine: Protocols at the level of the domain's verbs.
+
+No method takes or gives SQL, a row of the engine, a cursor or a transaction. A Scope is the first argument of a read.
+Every method raises Unavailable when the engine does not answer.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from memory_svc.domain.change import Applied, Effect, Write
+from memory_svc.domain.memory import Episode, Memory, Profile, Ref, Row, Vector
+from memory_svc.domain.scope import Scope
+
+
+class RowVector(msgspec.Struct, frozen=True):
+    """The vector of one revision of a row."""
+
+    ref: Ref
+    revision: int
+    vector: Vector
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A row whose text has no vector of the present model yet."""
+
+    ref: Ref
+    revision: int
+    text: str
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What candidates are looked for by.
+
+    words: distinct folded words, () = the word arms do not run. vector: of the query, None = the vector arms do not
+    run. depth: rows an arm may give.
+    """
+
+    words: tuple[str, ...]
+    vector: Vector | None
+    depth: int
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One row of an arm. score: cosine, or a text score over the arm's own best for this query (0 to 1)."""
+
+    ref: Ref
+    score: float
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """Every arm's rows, best first, all of one snapshot, and the rows themselves.
+
+    vectors: rows of any kind by cosine. words: memories by text score. episodes: episodes by text score.
+    """
+
+    vectors: tuple[Hit, ...] = ()
+    words: tuple[Hit, ...] = ()
+    episodes: tuple[Hit, ...] = ()
+    rows: Mapping[Ref, Row] = {}
+
+
+class JournalRow(msgspec.Struct, frozen=True):
+    """One effect as it was written. effect None = its row was erased since, or it is an erasure."""
+
+    sequence: int
+    write: int
+    instant: str
+    principal: str
+    operation: str
+    agent: str
+    project: str
+    ref: Ref
+    effect: Effect | None
+    erasure: bool
+
+
+class Memories(Protocol):
+    """Memories, read."""
+
+    async def get(self, scope: Scope, ids: Sequence[int]) -> dict[int, Memory]:
+        """Those of these ids that lie in the scope."""
+        ...
+
+    async def page(self, scope: Scope, limit: int) -> list[Memory]:
+        """The newest by creation, newest first."""
+        ...
+
+
+class Episodes(Protocol):
+    """Episodes, read."""
+
+    async def get(self, scope: Scope, ids: Sequence[int]) -> dict[int, Episode]:
+        """Those of these ids that lie in the scope."""
+        ...
+
+    async def page(self, scope: Scope, limit: int) -> list[Episode]:
+        """The newest by creation, newest first."""
+        ...
+
+
+class Profiles(Protocol):
+    """Profiles, read."""
+
+    async def of(self, scope: Scope) -> list[Profile]:
+        """The profiles in the scope, newest first."""
+        ...
+
+
+class Search(Protocol):
+    """Every retriever, in one snapshot."""
+
+    async def candidates(self, scope: Scope, query: Query) -> Candidates:
+        """Each arm's best rows within the scope; the scope acts before the ranking."""
+        ...
+
+
+class Journal(Protocol):
+    """The feed of effects."""
+
+    async def after(self, sequence: int, limit: int) -> list[JournalRow]:
+        """The effects after that sequence, oldest first."""
+        ...
+
+    async def latest(self) -> int:
+        """The last sequence given, 0 before the first."""
+        ...
+
+    async def replay(self, rows: Sequence[JournalRow]) -> None:
+        """Write these effects by id. Decides nothing; twice the same is once."""
+        ...
+
+
+class Derived(Protocol):
+    """What can be made anew from the rows: vectors. Not truth, not journaled."""
+
+    async def waiting(self, fingerprint: str, limit: int) -> list[Waiting]:
+        """Rows without a vector of that fingerprint, oldest first."""
+        ...
+
+    async def waiting_count(self, fingerprint: str) -> int:
+        """How many rows lack a vector of that fingerprint; "" counts those that have none at all."""
+        ...
+
+    async def set_vectors(self, vectors: Sequence[RowVector]) -> int:
+        """Keep these where the row is still at that revision; how many were kept."""
+        ...
+
+
+class Upkeep(Protocol):
+    """What keeps the files sound and small."""
+
+    async def checkpoint(self) -> int:
+        """Move the write-ahead log into the database; how many bytes of log are left."""
+        ...
+
+    async def erase_step(self) -> int:
+        """One bounded step towards leaving no byte of what was erased; how many steps' worth is left (0 = clean)."""
+        ...
+
+    async def verify(self) -> list[str]:
+        """Where the journal and the rows disagree, in words; [] = nowhere."""
+        ...
+
+
+class Storage(Protocol):
+    """An engine."""
+
+    @property
+    def memories(self) -> Memories: ...
+    @property
+    def episodes(self) -> Episodes: ...
+    @property
+    def profiles(self) -> Profiles: ...
+    @property
+    def search(self) -> Search: ...
+    @property
+    def journal(self) -> Journal: ...
+    @property
+    def derived(self) -> Derived: ...
+    @property
+    def upkeep(self) -> Upkeep: ...
+
+    async def apply(self, write: Write, vectors: Mapping[int, Vector] | None = None) -> Applied:
+        """Do all of a write, or none of it, and answer when it is on disk.
+
+        vectors: already made, by the index of the change whose row they belong to.
+        Raises what `decide` raises; Overloaded when too many writes wait; Unavailable when the disk does not take it.
+        """
+        ...
+
+    async def ping(self) -> None:
+        """Raise Unavailable unless the engine answers."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what waits, checkpoint, let go of the files."""
+        ...

@@ -1,0 +1,42 @@
+"""Runs numbered migrations, each in a transaction of its own; refuses a schema that is newer than this program."""
+
+from importlib import resources
+
+import apsw
+
+from memory_svc.errors import Unavailable
+
+
+def migrations(engine: str) -> list[tuple[int, str]]:
+    """(number, SQL) of an engine's migrations, in order."""
+    folder = resources.files("memory_svc.storage.migrations") / engine
+    files = sorted((item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda item: item.name)
+    return [(int(item.name[:4]), item.read_text(encoding="utf-8")) for item in files]
+
+
+def migrate(connection: apsw.Connection) -> int:
+    """Bring a SQLite database to the newest schema; the version it has then. Two processes may call it at once.
+
+    Raises Unavailable when the schema is newer than the newest migration known here.
+    """
+    known = migrations("sqlite")
+    for number, statements in known:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if _version(connection) < number:
+                connection.execute(statements)
+                connection.execute(f"PRAGMA user_version = {number}")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    version = _version(connection)
+    if version > known[-1][0]:
+        raise Unavailable(
+            f"The database has schema {version}, this program knows up to {known[-1][0]}; install the newer version"
+        )
+    return version
+
+
+def _version(connection: apsw.Connection) -> int:
+    return int(next(connection.execute("PRAGMA user_version"))[0])

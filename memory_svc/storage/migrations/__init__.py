@@ -1,0 +1,1 @@
+"""Numbered migrations, one folder an engine."""

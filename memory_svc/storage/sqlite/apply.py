@@ -1,0 +1,92 @@
+"""A Write in its savepoint: look up what its changes name, ask the pure rule, write the effects and their journal."""
+
+from collections.abc import Mapping
+
+import apsw
+import msgspec
+
+from memory_svc.domain.change import (
+    Applied,
+    Change,
+    ChangeMemory,
+    Forget,
+    Found,
+    Outcome,
+    PutEpisode,
+    PutMemory,
+    PutProfile,
+    Write,
+    decide,
+)
+from memory_svc.domain.memory import Kind, Memory, Ref, Vector
+from memory_svc.errors import Conflict
+from memory_svc.storage.sqlite import journal, memories
+from memory_svc.storage.sqlite.episodes import select_profiles
+from memory_svc.storage.sqlite.rows import read_row, write_row
+
+
+def apply(connection: apsw.Connection, write: Write, vectors: Mapping[int, Vector]) -> Applied:
+    """Do all of a write inside the caller's savepoint; a repeated key answers what it answered before.
+
+    Raises what `decide` raises, and Conflict where a key is used again for another request.
+    """
+    repeated = _repeated(connection, write)
+    if repeated:
+        return repeated
+    number = journal.next_write(connection)
+    outcomes = tuple(
+        _change(connection, write, number, change, vectors.get(at)) for at, change in enumerate(write.changes)
+    )
+    applied = Applied(outcomes, journal.latest(connection))
+    if write.key:
+        connection.execute(
+            "INSERT INTO keys (principal, key, digest, applied, instant) VALUES (?, ?, ?, ?, ?)",
+            (write.principal, write.key, write.digest, msgspec.json.encode(applied), write.now),
+        )
+    return applied
+
+
+def find(connection: apsw.Connection, change: Change) -> Found:
+    """What the store holds that this change must know."""
+    match change:
+        case PutMemory(memory):
+            return Found(
+                keyed=memories.with_msg_id(connection, memory),
+                twin=memories.with_content(connection, memory, shared=True),
+            )
+        case ChangeMemory(id, content):
+            row = read_row(connection, Ref(Kind.MEMORY, id))
+            wanted = msgspec.structs.replace(row, content=content) if isinstance(row, Memory) else None
+            return Found(row=row, twin=memories.with_content(connection, wanted, shared=False) if wanted else None)
+        case PutProfile(profile):
+            key = (profile.agent, profile.user, profile.project)
+            found = select_profiles(connection, "agent = ? AND user = ? AND project = ?", key)
+            return Found(row=found[0] if found else None)
+        case Forget(ref):
+            return Found(row=read_row(connection, ref))
+        case PutEpisode():
+            return Found()
+
+
+def _change(connection: apsw.Connection, write: Write, number: int, change: Change, vector: Vector | None) -> Outcome:
+    found = find(connection, change)
+    outcome, effects = decide(change, found)
+    for effect in effects:
+        owner = effect.row or found.row
+        id = write_row(connection, effect, vector)
+        row = msgspec.structs.replace(effect.row, id=id) if effect.row else None
+        if owner:
+            journal.append(connection, write, number, msgspec.structs.replace(effect, id=id, row=row), owner)
+        outcome = msgspec.structs.replace(outcome, ref=Ref(effect.kind, id))
+    return outcome
+
+
+def _repeated(connection: apsw.Connection, write: Write) -> Applied | None:
+    if not write.key:
+        return None
+    found = connection.execute(
+        "SELECT digest, applied FROM keys WHERE principal = ? AND key = ?", (write.principal, write.key)
+    ).fetchone()
+    if found and found[0] != write.digest:
+        raise Conflict("idempotency key: it was used for another request; give each request a key of its own")
+    return msgspec.json.decode(found[1], type=Applied) if found else None

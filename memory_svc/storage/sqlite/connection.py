@@ -1,0 +1,238 @@
+"""Connections: how the file is opened, who reads, who writes when. Engine errors become Problems here alone."""
+
+import asyncio
+import contextlib
+import os
+import queue
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from memory_svc.errors import Conflict, Overloaded, Problem, Unavailable
+
+if sys.platform != "win32":
+    import fcntl
+
+T = TypeVar("T")
+Work = Callable[[apsw.Connection], T]
+BUSY_MILLISECONDS = 10_000
+GROUP_WRITES_MAX = 256
+WAITING_WRITES_MAX = 10_000
+PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA wal_autocheckpoint=0",
+    "PRAGMA secure_delete=ON",
+    "PRAGMA temp_store=MEMORY",
+)
+
+
+@contextlib.contextmanager
+def engine_errors() -> Iterator[None]:
+    """Turn what the engine raises into Conflict (a constraint) or Unavailable (anything else)."""
+    try:
+        yield
+    except apsw.ConstraintError as error:
+        raise Conflict(f"The store refuses this: {error}") from error
+    except apsw.Error as error:
+        raise Unavailable(f"The database does not answer: {error}") from error
+
+
+@contextlib.contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Turn what the file system raises into Unavailable that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"Cannot open {path}: {error.strerror}; see that this user may write there") from error
+
+
+def open_connection(path: Path) -> apsw.Connection:
+    """A connection to a file that is private to its owner and made when absent.
+
+    Raises Unavailable when the file cannot be opened or is not a database.
+    """
+    with file_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    with engine_errors():
+        connection = apsw.Connection(str(path))
+        connection.set_busy_timeout(BUSY_MILLISECONDS)
+        for pragma in PRAGMAS:
+            connection.execute(pragma)
+    return connection
+
+
+@contextlib.contextmanager
+def turn(path: Path) -> Iterator[None]:
+    """The file's writer lock, so that processes take turns: SQLite's own waiting starves one of two writers."""
+    if sys.platform == "win32":
+        yield
+        return
+    with file_errors(path):
+        descriptor = os.open(path.with_name(path.name + "-turn"), os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class Readers:
+    """A few connections that read, each in a snapshot of its own."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self._idle: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
+        self._all = [open_connection(path) for _ in range(count)]
+        for connection in self._all:
+            connection.execute("PRAGMA query_only=ON")
+            self._idle.put(connection)
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="read")
+
+    async def run(self, work: Work[T]) -> T:
+        """What `work` returns, given a connection inside a snapshot."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_snapshot, work)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """What `work` returns, run in a reading thread with no connection of the pool."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        """Wait for the reads in flight and close."""
+        self._threads.shutdown()
+        for connection in self._all:
+            connection.close()
+
+    def _in_snapshot(self, work: Work[T]) -> T:
+        connection = self._idle.get()
+        try:
+            with engine_errors():
+                connection.execute("BEGIN")
+                try:
+                    return work(connection)
+                finally:
+                    connection.execute("ROLLBACK")
+        finally:
+            self._idle.put(connection)
+
+
+class _Job:
+    """One write that waits for its turn, and who is to be told."""
+
+    def __init__(self, work: Work[Any]) -> None:
+        self.work = work
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.answer: Any = Unavailable("The write was not done; try again")
+
+    def tell(self) -> None:
+        """Give the answer to whoever still waits for it."""
+        if self.future.done():
+            return
+        if isinstance(self.answer, Exception):
+            self.future.set_exception(self.answer)
+        else:
+            self.future.set_result(self.answer)
+
+
+class Writer:
+    """The one writer of a process. What waits together commits together; a refused write is rolled back alone."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = open_connection(path)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="write")
+        self._waiting: deque[_Job] = deque()
+        self._lock = threading.Lock()
+        self._running = False
+
+    async def run(self, work: Work[T]) -> T:
+        """What `work` returns, given the writing connection, once its effects are on disk.
+
+        Raises what `work` raises as a Problem; Overloaded when too many writes wait; Unavailable when the commit fails.
+        """
+        if len(self._waiting) >= WAITING_WRITES_MAX:
+            raise Overloaded("Too many writes wait for the disk; try again shortly", retry_after_seconds=1.0)
+        job = _Job(work)
+        self._waiting.append(job)
+        with self._lock:
+            if not self._running:
+                self._running = True
+                self._thread.submit(self._write_all).add_done_callback(_surface)
+        result: T = await job.future
+        return result
+
+    def close(self) -> None:
+        """Finish what waits and close."""
+        self._thread.shutdown()
+        self._connection.close()
+
+    def _write_all(self) -> None:
+        while True:
+            group = self._next_group()
+            if not group:
+                return
+            try:
+                self._write_group(group)
+            finally:
+                _tell_all(group)
+
+    def _next_group(self) -> list[_Job]:
+        with self._lock:
+            group = [self._waiting.popleft() for _ in range(min(len(self._waiting), GROUP_WRITES_MAX))]
+            self._running = bool(group)
+            return group
+
+    def _write_group(self, group: list[_Job]) -> None:
+        try:
+            with turn(self._path), engine_errors():
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    answers = [self._write_one(job) for job in group]
+                    self._connection.execute("COMMIT")
+                finally:
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
+        except Problem as problem:
+            answers = [problem] * len(group)
+        for job, answer in zip(group, answers, strict=True):
+            job.answer = answer
+
+    def _write_one(self, job: _Job) -> Any:
+        connection = self._connection
+        connection.execute("SAVEPOINT one")
+        try:
+            answer = job.work(connection)
+        except apsw.ConstraintError as error:
+            answer = Conflict(f"The store refuses this: {error}")
+        except apsw.Error:
+            raise
+        except Exception as error:  # this write's caller gets it; its neighbours commit
+            answer = error
+        if isinstance(answer, Exception):
+            connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+        return answer
+
+
+def _tell_all(group: list[_Job]) -> None:
+    for loop in {job.loop for job in group}:
+        told = [job for job in group if job.loop is loop]
+        with contextlib.suppress(RuntimeError):  # the loop ended with its callers
+            loop.call_soon_threadsafe(_tell, told)
+
+
+def _tell(jobs: list[_Job]) -> None:
+    for job in jobs:
+        job.tell()
+
+
+def _surface(done: Future[None]) -> None:
+    """A fault of our own in the writing thread is not swallowed: the interpreter prints it."""
+    done.result()

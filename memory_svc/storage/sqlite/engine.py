@@ -1,0 +1,71 @@
+"""The SQLite engine: one file, one writer, a few readers."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from memory_svc.domain.change import Applied, Write
+from memory_svc.domain.memory import Vector
+from memory_svc.errors import Unavailable
+from memory_svc.storage.migrate import migrate
+from memory_svc.storage.sqlite.apply import apply
+from memory_svc.storage.sqlite.connection import Readers, Writer, engine_errors, open_connection, turn
+from memory_svc.storage.sqlite.episodes import Episodes, Profiles
+from memory_svc.storage.sqlite.journal import Journal
+from memory_svc.storage.sqlite.memories import Memories
+from memory_svc.storage.sqlite.search import Search
+from memory_svc.storage.sqlite.upkeep import Upkeep
+from memory_svc.storage.sqlite.vectors import Derived, Resident
+
+READERS = 4
+WRITE_SECONDS_MAX = 30.0
+
+
+class SqliteStorage:
+    """Storage in one SQLite file. Several processes of one host may open it at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, making it and its schema when absent.
+
+        Raises Unavailable when it cannot be opened, is not a database, or has a newer schema.
+        """
+        first = open_connection(path)
+        with engine_errors(), turn(path):
+            migrate(first)
+        first.close()
+        self._readers = Readers(path, READERS)
+        self._writer = Writer(path)
+        self.memories = Memories(self._readers)
+        self.episodes = Episodes(self._readers)
+        self.profiles = Profiles(self._readers)
+        self.search = Search(self._readers, Resident())
+        self.journal = Journal(self._readers, self._writer)
+        self.derived = Derived(self._readers, self._writer)
+        self.upkeep = Upkeep(path, self._readers, self._writer)
+
+    async def apply(self, write: Write, vectors: Mapping[int, Vector] | None = None) -> Applied:
+        """Do all of a write, or none of it, and answer when it is on disk.
+
+        Raises what `decide` raises; Overloaded when too many writes wait; Unavailable when the disk does not take it.
+        """
+        try:
+            async with asyncio.timeout(WRITE_SECONDS_MAX):
+                return await self._writer.run(lambda connection: apply(connection, write, vectors or {}))
+        except TimeoutError as error:
+            raise Unavailable(
+                f"The write still waits after {WRITE_SECONDS_MAX:.0f} s, so another process holds the database;"
+                " it may yet be done: repeat it with the same idempotency key, or look before you repeat it"
+            ) from error
+
+    async def ping(self) -> None:
+        """Raise Unavailable unless the engine answers."""
+        await self._readers.run(lambda connection: next(connection.execute("SELECT 1")))
+
+    async def close(self) -> None:
+        """Finish what waits, checkpoint, let go of the files."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._writer.close()
+        self._readers.close()
+        self.upkeep.close()

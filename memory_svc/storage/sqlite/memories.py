@@ -1,0 +1,117 @@
+"""Memories as rows of a table."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from memory_svc.domain.memory import Memory, digest, source_id_of
+from memory_svc.domain.scope import Scope
+from memory_svc.storage.sqlite.connection import Readers
+from memory_svc.storage.sqlite.scope import where
+
+COLUMNS = (
+    "memories.id, memories.agent, memories.project, memories.channel, memories.msg_id, memories.content, "
+    "memories.source, memories.timestamp, memories.metadata, memories.created_at, memories.locked, memories.revision"
+)
+
+
+def memory_of(row: Sequence[Any]) -> Memory:
+    """A memory from the COLUMNS of its row."""
+    return Memory(
+        id=row[0],
+        agent=row[1],
+        project=row[2],
+        channel=row[3],
+        msg_id=row[4],
+        content=row[5],
+        source=msgspec.json.decode(row[6]),
+        timestamp=row[7],
+        metadata=msgspec.json.decode(row[8]),
+        created_at=row[9],
+        locked=bool(row[10]),
+        revision=row[11],
+    )
+
+
+def select(connection: apsw.Connection, condition: str, values: Sequence[Any]) -> list[Memory]:
+    """The memories for which the condition holds (which may go on with an order and a limit)."""
+    return [memory_of(row) for row in connection.execute(f"SELECT {COLUMNS} FROM memories WHERE {condition}", values)]
+
+
+def put(connection: apsw.Connection, memory: Memory) -> int:
+    """Write a memory whole, by its id; id 0 = a new one. The id it has."""
+    connection.execute(
+        "INSERT INTO memories (id, agent, project, channel, msg_id, digest, content, source, source_id, timestamp,"
+        " metadata, created_at, locked, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET (agent, project, channel, msg_id, digest, content, source, source_id,"
+        " timestamp, metadata, created_at, locked, revision) = (excluded.agent, excluded.project, excluded.channel,"
+        " excluded.msg_id, excluded.digest, excluded.content, excluded.source, excluded.source_id,"
+        " excluded.timestamp, excluded.metadata, excluded.created_at, excluded.locked, excluded.revision)",
+        (
+            memory.id or None,
+            memory.agent,
+            memory.project,
+            memory.channel,
+            memory.msg_id,
+            digest(memory.content),
+            memory.content,
+            msgspec.json.encode(memory.source).decode(),
+            source_id_of(memory.source),
+            memory.timestamp,
+            msgspec.json.encode(memory.metadata).decode(),
+            memory.created_at,
+            int(memory.locked),
+            memory.revision,
+        ),
+    )
+    return memory.id or connection.last_insert_rowid()
+
+
+def with_msg_id(connection: apsw.Connection, memory: Memory) -> Memory | None:
+    """The oldest memory that holds this one's msg_id where the agent and project of this one see it."""
+    if not memory.msg_id:
+        return None
+    found = select(
+        connection,
+        "agent = ? AND project IN (?, '') AND msg_id = ? ORDER BY id LIMIT 1",
+        (memory.agent, memory.project, memory.msg_id),
+    )
+    return found[0] if found else None
+
+
+def with_content(connection: apsw.Connection, memory: Memory, *, shared: bool) -> Memory | None:
+    """The oldest memory that holds this one's text in its bucket; shared = or in one that this bucket sees."""
+    projects, channels = (
+        ((memory.project, ""), (memory.channel, "")) if shared else ((memory.project,), (memory.channel,))
+    )
+    found = select(
+        connection,
+        f"agent = ? AND project IN ({', '.join('?' * len(projects))}) AND channel IN ({', '.join('?' * len(channels))})"
+        " AND digest = ? ORDER BY id LIMIT 1",
+        (memory.agent, *projects, *channels, digest(memory.content)),
+    )
+    return found[0] if found else None
+
+
+class Memories:
+    """Memories, read."""
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+
+    async def get(self, scope: Scope, ids: Sequence[int]) -> dict[int, Memory]:
+        """Those of these ids that lie in the scope."""
+        condition, values = where(scope, "memories", has_source=True)
+        marks = ", ".join("?" * len(ids))
+        rows = await self._readers.run(
+            lambda connection: select(connection, f"{condition} AND memories.id IN ({marks})", [*values, *ids])
+        )
+        return {memory.id: memory for memory in rows}
+
+    async def page(self, scope: Scope, limit: int) -> list[Memory]:
+        """The newest by creation, newest first."""
+        condition, values = where(scope, "memories", has_source=True)
+        order = "ORDER BY memories.created_at DESC, memories.id DESC LIMIT ?"
+        return await self._readers.run(lambda connection: select(connection, f"{condition} {order}", [*values, limit]))

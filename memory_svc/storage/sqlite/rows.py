@@ -1,0 +1,58 @@
+"""One effect on its row: the table, its words and its vector, written together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from memory_svc.domain.change import Effect
+from memory_svc.domain.memory import Kind, Ref, Row, Vector
+from memory_svc.storage.sqlite import episodes, memories, vectors, words
+
+ID_MAX = 1 << 59
+
+
+class Table(NamedTuple):
+    """Where rows of a kind live, and how they are read and written there."""
+
+    name: str
+    select: Callable[[apsw.Connection, str, Sequence[Any]], Sequence[Row]]
+    put: Callable[[apsw.Connection, Any], int]
+
+
+TABLES: Mapping[Kind, Table] = {
+    Kind.MEMORY: Table("memories", memories.select, memories.put),
+    Kind.EPISODE: Table("episodes", episodes.select, episodes.put),
+    Kind.PROFILE: Table("profiles", episodes.select_profiles, episodes.put_profile),
+}
+
+
+def read_row(connection: apsw.Connection, ref: Ref) -> Row | None:
+    """The row behind a ref, whoever owns it."""
+    found = TABLES[ref.kind].select(connection, "id = ?", (ref.id,)) if 0 < ref.id < ID_MAX else ()
+    return found[0] if found else None
+
+
+def write_row(connection: apsw.Connection, effect: Effect, vector: Vector | None = None) -> int:
+    """Write an effect's row, its words and its vector (None = it waits for one). The id of the row."""
+    if effect.row is None:
+        _erase(connection, Ref(effect.kind, effect.id))
+        return effect.id
+    before = read_row(connection, Ref(effect.kind, effect.id)) if effect.id else None
+    id = TABLES[effect.kind].put(connection, effect.row)
+    document = Ref(effect.kind, id).document
+    if before and before.searched == effect.row.searched:
+        vectors.revise(connection, document, effect.row.revision)
+    elif effect.row.searched:
+        words.put(connection, document, effect.row.searched)
+        vectors.put(connection, document, effect.row.revision, vector)
+    return id
+
+
+def _erase(connection: apsw.Connection, ref: Ref) -> None:
+    connection.execute(f"DELETE FROM {TABLES[ref.kind].name} WHERE id = ?", (ref.id,))
+    words.remove(connection, ref.document)
+    vectors.remove(connection, ref.document)
+    connection.execute(
+        "INSERT INTO state (name, value) VALUES ('erasure', 'begin') ON CONFLICT (name) DO UPDATE SET value = 'begin'"
+    )

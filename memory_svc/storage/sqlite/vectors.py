@@ -1,0 +1,223 @@
+"""Vectors: rows of a table, and a resident copy that answers exact cosine searches.
+
+The resident copy is append-only with a birth and a death number a row, so that a reader sees exactly its snapshot.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from memory_svc.domain.memory import Kind, Ref, Vector
+from memory_svc.domain.scope import Scope
+from memory_svc.storage.interface import RowVector, Waiting
+from memory_svc.storage.sqlite import episodes, memories
+from memory_svc.storage.sqlite.connection import Readers, Writer
+
+ALIVE = np.iinfo(np.int64).max
+NEXT_NUMBER = "(SELECT coalesce(max(number), 0) + 1 FROM vectors)"
+GATHER_BELOW = 1 / 3
+ROW_START = 1024
+
+
+def put(connection: apsw.Connection, document: int, revision: int, vector: Vector | None) -> None:
+    """Note a row's vector, or that the row waits for one."""
+    connection.execute(
+        f"INSERT INTO vectors (document, number, revision, fingerprint, vector) VALUES (?, {NEXT_NUMBER}, ?, ?, ?)"
+        " ON CONFLICT (document) DO UPDATE SET (number, revision, fingerprint, vector) ="
+        " (excluded.number, excluded.revision, excluded.fingerprint, excluded.vector)",
+        (document, revision, vector.fingerprint if vector else "", vector.values if vector else None),
+    )
+
+
+def revise(connection: apsw.Connection, document: int, revision: int) -> None:
+    """Note that a row has moved on with the same text, so that its vector still holds."""
+    connection.execute(
+        f"UPDATE vectors SET number = {NEXT_NUMBER}, revision = ? WHERE document = ?", (revision, document)
+    )
+
+
+def remove(connection: apsw.Connection, document: int) -> None:
+    """Note that a row is gone, so that residents let go of it."""
+    connection.execute(
+        f"UPDATE vectors SET number = {NEXT_NUMBER}, fingerprint = NULL, vector = NULL WHERE document = ?", (document,)
+    )
+
+
+class Derived:
+    """Vectors, as the back-fill sees them."""
+
+    def __init__(self, readers: Readers, writer: Writer) -> None:
+        self._readers = readers
+        self._writer = writer
+
+    async def waiting(self, fingerprint: str, limit: int) -> list[Waiting]:
+        """Rows without a vector of that fingerprint, oldest first."""
+        return await self._readers.run(lambda connection: _waiting(connection, fingerprint, limit))
+
+    async def waiting_count(self, fingerprint: str) -> int:
+        """How many rows lack a vector of that fingerprint; "" counts those that have none at all."""
+        condition = "fingerprint < ? OR fingerprint > ?" if fingerprint else "fingerprint = ?"
+        values = [fingerprint] * condition.count("?")
+        return await self._readers.run(
+            lambda connection: int(
+                next(connection.execute(f"SELECT count(*) FROM vectors WHERE {condition}", values))[0]
+            )
+        )
+
+    async def set_vectors(self, vectors: Sequence[RowVector]) -> int:
+        """Keep these where the row is still at that revision; how many were kept."""
+        return await self._writer.run(lambda connection: sum(_set(connection, each) for each in vectors))
+
+
+class Resident:
+    """The vectors of one fingerprint in memory: float32, one row a vector, L2-normalised."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reset("", 0)
+
+    def nearest(self, connection: apsw.Connection, scope: Scope, vector: Vector, depth: int) -> list[tuple[int, float]]:
+        """(document, cosine) of the nearest rows of the scope, as the connection's snapshot has them.
+
+        Ties by document. A stored vector of another length or fingerprint is never compared.
+        """
+        query = np.frombuffer(vector.values, dtype="<f4")
+        with self._lock:
+            now = self._follow(connection, vector.fingerprint, len(query))
+            older = now < self._floor
+            rows = self._seen(scope, now)
+            matrix, documents = self._matrix, self._documents
+        if older:  # this snapshot began before what was last read whole
+            return Resident().nearest(connection, scope, vector, depth)
+        return _best(matrix, documents, rows, query, depth)
+
+    def _reset(self, fingerprint: str, dimensions: int) -> None:
+        self._fingerprint, self._dimensions = fingerprint, dimensions
+        self._number = self._count = self._dead = self._floor = 0
+        self._slots: dict[int, int] = {}
+        self._names: dict[str, int] = {}
+        self._matrix: NDArray[np.float32] = np.empty((ROW_START, dimensions), dtype=np.float32)
+        self._documents, self._born, self._died = (np.zeros(ROW_START, dtype=np.int64) for _ in range(3))
+        self._axes: NDArray[np.int32] = np.zeros((4, ROW_START), dtype=np.int32)
+
+    def _follow(self, connection: apsw.Connection, fingerprint: str, dimensions: int) -> int:
+        if (fingerprint, dimensions) != (self._fingerprint, self._dimensions) or self._dead > self._count // 4 + 1024:
+            self._reset(fingerprint, dimensions)
+        now: int = next(connection.execute("SELECT coalesce(max(number), 0) FROM vectors"))[0]
+        if now > self._number:
+            for row in connection.execute(
+                "SELECT v.number, v.document, v.fingerprint, v.vector, coalesce(m.agent, e.agent),"
+                " coalesce(m.project, e.project), coalesce(m.channel, e.channel), coalesce(m.source_id, '')"
+                " FROM vectors v"
+                " LEFT JOIN memories m ON v.document & 15 = 0 AND m.id = v.document >> 4"
+                " LEFT JOIN episodes e ON v.document & 15 = 1 AND e.id = v.document >> 4"
+                " WHERE v.number > ? ORDER BY v.number",
+                (self._number,),
+            ):
+                self._take(*row)
+            self._floor = self._floor or now
+            self._number = now
+        return now
+
+    def _take(  # noqa: PLR0913, PLR0917 - one argument a selected column
+        self,
+        number: int,
+        document: int,
+        fingerprint: str | None,
+        values: bytes | None,
+        agent: str | None,
+        project: str | None,
+        channel: str | None,
+        source: str,
+    ) -> None:
+        slot = self._slots.pop(document, None)
+        if slot is not None:
+            self._died[slot] = number
+            self._dead += 1
+        if values is None or agent is None or fingerprint != self._fingerprint or len(values) != 4 * self._dimensions:
+            return
+        if self._count == len(self._documents):
+            self._grow()
+        at = self._count
+        self._matrix[at] = np.frombuffer(values, dtype="<f4")
+        self._documents[at], self._born[at], self._died[at] = document, number, ALIVE
+        self._axes[:, at] = [self._name(text) for text in (agent, project or "", channel or "", source)]
+        self._slots[document] = at
+        self._count += 1
+
+    def _grow(self) -> None:
+        """Twice the room, in new arrays: a reader keeps those it holds."""
+        room = len(self._documents)
+        self._matrix = np.concatenate([self._matrix, np.empty_like(self._matrix)])
+        self._documents, self._born, self._died = (
+            np.concatenate([column, np.zeros(room, dtype=np.int64)])
+            for column in (self._documents, self._born, self._died)
+        )
+        self._axes = np.concatenate([self._axes, np.zeros_like(self._axes)], axis=1)
+
+    def _name(self, text: str) -> int:
+        return self._names.setdefault(text, len(self._names))
+
+    def _seen(self, scope: Scope, now: int) -> NDArray[np.intp]:
+        upto = slice(0, self._count)
+        agents, projects, channels, sources = self._axes[:, upto]
+        seen = (self._born[upto] <= now) & (self._died[upto] > now)
+        if scope.agent is not None:
+            seen &= agents == self._names.get(scope.agent, -1)
+        for column, names in ((projects, scope.projects()), (channels, scope.channels())):
+            if names is not None:
+                seen &= np.isin(column, [self._names.get(name, -1) for name in names])
+        if scope.source:
+            numbers = [number for name, number in self._names.items() if name.startswith(scope.source)]
+            is_episode = self._documents[upto] & 15 == Kind.EPISODE.code
+            seen &= np.where(is_episode, scope.shows_episodes(), np.isin(sources, numbers))
+        return np.flatnonzero(seen)
+
+
+def _best(
+    matrix: NDArray[np.float32],
+    documents: NDArray[np.int64],
+    rows: NDArray[np.intp],
+    query: NDArray[np.float32],
+    depth: int,
+) -> list[tuple[int, float]]:
+    if not len(rows) or depth <= 0:
+        return []
+    few = len(rows) < GATHER_BELOW * len(matrix)
+    rough = matrix[rows] @ query if few else (matrix[: rows[-1] + 1] @ query)[rows]
+    if len(rows) > depth:
+        cut = np.partition(rough, len(rough) - depth)[len(rough) - depth] - 1e-5
+        rows = rows[rough >= cut]
+    # The product's rounding depends on its shape; the answer must not.
+    cosines = np.multiply(matrix[rows], query, dtype=np.float64).sum(axis=1)
+    found = documents[rows]
+    order = np.lexsort((found, -cosines))[:depth]
+    return [(int(found[at]), float(cosines[at])) for at in order]
+
+
+def _waiting(connection: apsw.Connection, fingerprint: str, limit: int) -> list[Waiting]:
+    found: list[Any] = connection.execute(
+        "SELECT document, revision FROM vectors WHERE fingerprint < ? UNION ALL"
+        " SELECT document, revision FROM vectors WHERE fingerprint > ? LIMIT ?",
+        (fingerprint, fingerprint, limit),
+    ).fetchall()
+    revisions = {Ref.of_document(document): revision for document, revision in found}
+    texts: dict[Ref, str] = {}
+    for kind, select in ((Kind.MEMORY, memories.select), (Kind.EPISODE, episodes.select)):
+        ids = [ref.id for ref in revisions if ref.kind is kind]
+        for row in select(connection, f"id IN ({', '.join('?' * len(ids))})", ids):
+            texts[Ref(kind, row.id)] = row.searched
+    return [Waiting(ref, revisions[ref], text) for ref, text in texts.items()]
+
+
+def _set(connection: apsw.Connection, each: RowVector) -> int:
+    connection.execute(
+        f"UPDATE vectors SET number = {NEXT_NUMBER}, fingerprint = ?, vector = ?"
+        " WHERE document = ? AND revision = ? AND fingerprint IS NOT NULL",
+        (each.vector.fingerprint, each.vector.values, each.ref.document, each.revision),
+    )
+    return connection.changes()

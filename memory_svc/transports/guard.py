@@ -1,0 +1,174 @@
+"""The gate before every route: names the request, checks Host, Origin and token, and bounds the body."""
+
+import hmac
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from typing import Any
+
+from memory_svc.domain.access.principal import OWNER
+from memory_svc.errors import Denied, Problem, TooLarge, Unauthenticated
+from memory_svc.observe import log
+from memory_svc.settings import Settings
+from memory_svc.transports.auth import authenticate
+from memory_svc.transports.caller import Caller, attach, request_id_from
+from memory_svc.transports.failures import failed
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
+HEALTH_PATHS = frozenset({"/livez", "/readyz", "/startupz"})
+MCP_PATH = "/mcp"
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
+ORIGIN = re.compile(r"https?://(.+)")
+MISDIRECTED = 421
+
+
+class Guard:
+    """An ASGI app around another, so that no route, known or unknown, is reached past it.
+
+    The health routes need no token and may be asked for by address, as a kubelet does: they tell nothing of anyone.
+    """
+
+    def __init__(self, app: App, settings: Settings, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._open = settings.allow_unauthenticated_http
+        self._body_bytes_max = settings.body_bytes_max
+        self._hosts = _listed(settings.allowed_hosts)
+        self._origins = _listed(settings.allowed_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or refuse it with the body of its failure."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["headers"] = headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        request_id = request_id_from(_header(headers, b"x-request-id").decode("latin-1"))
+        answer = _naming(send, request_id)
+        is_health = scope["path"] in HEALTH_PATHS
+        try:
+            self._check_host(headers, by_address=is_health)
+            self._check_origin(headers)
+            principal = OWNER if is_health or self._open else authenticate(self._authorization(headers), self._token)
+            body = b"" if is_health else await self._body(headers, receive)
+        except Problem as problem:
+            await _refuse(problem, request_id, scope["path"], answer)
+            return
+        if body is not None:
+            attach(scope, Caller(principal, request_id))
+            await self._app(scope, _replayed(body, receive), answer)
+
+    def _check_host(self, headers: Headers, *, by_address: bool) -> None:
+        """Without this a web page could reach us under a name of its own that it has resolve to this machine."""
+        host = _header(headers, b"host").decode("latin-1").lower()
+        if "*" in self._hosts or _among(host, self._hosts) or (by_address and _is_address(host)):
+            return
+        raise _Misdirected(
+            f"The host name {host[:200]!r} is not one of this server's; if it should be, name it in "
+            "MEMORY_ALLOWED_HOSTS"
+        )
+
+    def _check_origin(self, headers: Headers) -> None:
+        """Programs send no Origin; a browser does, and cannot be kept from it."""
+        origin = _header(headers, b"origin").decode("latin-1").lower()
+        if not origin or origin in self._origins:
+            return
+        host = ORIGIN.fullmatch(origin)
+        if host is None or not _among(host[1], ()):
+            raise Denied(
+                f"Web pages of {origin[:200]!r} may not call this server; if they should, name the origin in "
+                "MEMORY_ALLOWED_ORIGINS"
+            )
+
+    def _authorization(self, headers: Headers) -> bytes:
+        """The one Authorization header; two would leave open which of them counts."""
+        found = [value for name, value in headers if name == b"authorization"]
+        if len(found) > 1 and not all(hmac.compare_digest(found[0], each) for each in found):
+            raise Unauthenticated("There is more than one Authorization header; send one")
+        return found[0] if found else b""
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
+        """The whole body; None when the client left before its end."""
+        declared = _header(headers, b"content-length")
+        if declared.isdigit() and int(declared) > self._body_bytes_max:
+            raise self._too_large()
+        body, more = bytearray(), True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self._body_bytes_max:
+                raise self._too_large()
+        return bytes(body)
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(
+            f"The body is larger than {self._body_bytes_max} bytes; send less at once, or raise MEMORY_BODY_BYTES_MAX",
+            limit_bytes=self._body_bytes_max,
+        )
+
+
+class _Misdirected(Denied):
+    """Asked for under a name that is not ours: HTTP has a status of its own for it."""
+
+
+async def _refuse(problem: Problem, request_id: str, path: str, send: Send) -> None:
+    """The failure's body; where MCP is spoken inside an error of JSON-RPC, which is all that its clients can read."""
+    failure = failed(problem, request_id, status=MISDIRECTED if isinstance(problem, _Misdirected) else None)
+    log("refused", outcome=problem.kind, status=failure.status, request_id=request_id)
+    content = failure.as_json_rpc() if path.rstrip("/") == MCP_PATH else failure.encoded()
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(content)), **failure.headers}
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": failure.status, "headers": raw})
+    await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+def _naming(send: Send, request_id: str) -> Send:
+    """`send`, with the request id among the headers of the response."""
+
+    async def named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+        await send(message)
+
+    return named
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """`receive`, which gives the body that was read and then whatever comes."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replayed
+
+
+def _header(headers: Headers, wanted: bytes) -> bytes:
+    return next((value for name, value in headers if name == wanted), b"")
+
+
+def _listed(names: str) -> frozenset[str]:
+    return frozenset(name.strip().lower() for name in names.split(",") if name.strip())
+
+
+def _among(host: str, allowed: Iterable[str]) -> bool:
+    """Whether a host is a loopback name or a listed one; a name that is listed without a port is right with any."""
+    parts = HOST.fullmatch(host)
+    return parts is not None and (parts[1] in LOOPBACK or parts[1] in allowed or host in allowed)
+
+
+def _is_address(host: str) -> bool:
+    """An address cannot be made to mean another machine, as a name can."""
+    parts = HOST.fullmatch(host)
+    try:
+        return parts is not None and bool(ipaddress.ip_address(parts[1].strip("[]")))
+    except ValueError:
+        return False

@@ -1,0 +1,89 @@
+"""Fixtures that every suite may use."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from memory_svc.embedding import Embedder
+from memory_svc.observe import Metrics
+from memory_svc.services import OPERATIONS
+from memory_svc.services.operation import Call, Catalogue, Runtime
+from memory_svc.services.worker import Worker
+from memory_svc.settings import Settings
+from memory_svc.storage.interface import Storage
+from memory_svc.storage.sqlite.engine import SqliteStorage
+from tests.support.fakes import Clock, EmbeddingServer
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The services run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def storage(tmp_path: Path) -> AsyncIterator[Storage]:
+    """An engine over an empty store."""
+    async with contextlib.AsyncExitStack() as stack:
+        engine = SqliteStorage(tmp_path / "memory.db")
+        stack.push_async_callback(engine.close)
+        yield engine
+
+
+class House:
+    """The services over a real engine, with a stand-in for the embedding server."""
+
+    def __init__(self, storage: Storage, settings: Settings) -> None:
+        self.storage = storage
+        self.server = EmbeddingServer()
+        self.metrics = Metrics()
+        self.clock = Clock()
+        self.embedder = Embedder(settings, self.metrics, self.server)
+        self.worker = Worker(storage, self.embedder, self.metrics, settings.worker_seconds)
+        runtime = Runtime(
+            storage=storage, embedder=self.embedder, settings=settings, metrics=self.metrics, clock=self.clock
+        )
+        self.catalogue = Catalogue(OPERATIONS, runtime)
+
+    async def call(self, name: str, call: Call | None = None, /, **arguments: Any) -> dict[str, Any]:
+        """The answer of an operation."""
+        return await self.catalogue.call(name, arguments, call or Call())
+
+    def gauge(self, name: str) -> float:
+        """The value of a metric without labels."""
+        value = self.metrics.registry.get_sample_value(name)
+        assert value is not None
+        return value
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings that let nothing take long."""
+    return Settings(data_dir=str(tmp_path), embedding_query_seconds=0.2, embedding_store_seconds=0.2)
+
+
+@pytest.fixture
+async def house(storage: Storage, settings: Settings) -> AsyncIterator[House]:
+    """The services, ready to be called."""
+    made = House(storage, settings)
+    yield made
+    await made.embedder.close()
+
+
+@pytest.fixture
+async def plain_house(storage: Storage, settings: Settings) -> AsyncIterator[House]:
+    """The services without any embedding server."""
+    made = House(storage, msgspec.structs.replace(settings, embedding_url=""))
+    yield made
+    await made.embedder.close()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A suite that was skipped is a suite that was not run: the run then fails."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

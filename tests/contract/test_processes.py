@@ -1,0 +1,82 @@
+"""Several engines on one file, and the files themselves."""
+
+import asyncio
+import stat
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from memory_svc.domain.scope import Scope
+from memory_svc.errors import Unavailable
+from memory_svc.storage.interface import Query
+from memory_svc.storage.sqlite.engine import SqliteStorage
+from tests.support.corpus import put, vector
+
+
+async def test_two_engines_on_one_file_see_each_others_writes_at_once(tmp_path: Path) -> None:
+    one, two = (SqliteStorage(tmp_path / "memory.db") for _ in range(2))
+    for number in range(20):
+        writer, reader = (one, two) if number % 2 else (two, one)
+        await writer.apply(put(f"fact {number}"), {0: vector(f"v{number}")})
+        found = await reader.search.candidates(Scope(), Query((str(number),), vector(f"v{number}"), 1))
+        assert found.vectors[0].ref == found.words[0].ref
+    await one.close()
+    await two.close()
+
+
+async def test_two_engines_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    one, two = (SqliteStorage(tmp_path / "memory.db") for _ in range(2))
+    await asyncio.gather(
+        *(engine.apply(put(f"{name} {number}")) for name, engine in (("x", one), ("y", two)) for number in range(100))
+    )
+    assert len(await one.memories.page(Scope(), 1000)) == 200
+    assert await two.upkeep.verify() == []
+    await one.close()
+    await two.close()
+
+
+async def test_the_files_are_private_and_the_log_is_gone_after_a_close(tmp_path: Path) -> None:
+    engine = SqliteStorage(tmp_path / "data" / "memory.db")
+    await engine.apply(put("one"))
+    if sys.platform != "win32":
+        for file in (tmp_path / "data").iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
+    await engine.close()
+    assert not (tmp_path / "data" / "memory.db-wal").exists()
+
+
+async def test_a_checkpoint_moves_the_log_into_the_database(tmp_path: Path) -> None:
+    engine = SqliteStorage(tmp_path / "memory.db")
+    for number in range(50):
+        await engine.apply(put(f"fact {number}"))
+    await engine.upkeep.checkpoint()
+    copy = tmp_path / "copy.db"
+    copy.write_bytes((tmp_path / "memory.db").read_bytes())
+    assert next(apsw.Connection(str(copy)).execute("SELECT count(*) FROM memories"))[0] == 50
+    await engine.close()
+
+
+async def test_a_write_is_synced_to_the_disk_and_pages_are_wiped(tmp_path: Path) -> None:
+    from memory_svc.storage.sqlite.connection import open_connection
+
+    connection = open_connection(tmp_path / "memory.db")
+    values = {
+        name: next(connection.execute(f"PRAGMA {name}"))[0]
+        for name in ("journal_mode", "synchronous", "secure_delete", "wal_autocheckpoint")
+    }
+    assert values == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "wal_autocheckpoint": 0}
+    connection.close()
+
+
+def test_a_file_that_is_no_database_stops_the_start_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "memory.db").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(Unavailable, match="database"):
+        SqliteStorage(tmp_path / "memory.db")
+
+
+def test_a_folder_that_cannot_be_written_stops_the_start_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file where a folder should be")
+    with pytest.raises(Unavailable, match=r"data"):
+        SqliteStorage(tmp_path / "data" / "memory.db")

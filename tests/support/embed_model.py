@@ -1,0 +1,137 @@
+"""For the embedding server: a model without weights that takes the seat of the real one, and a hub to fetch from."""
+
+import hashlib
+import http.server
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from embed_svc.models import Info, Role, Tokens
+from embed_svc.pooling import Floats
+from embed_svc.service import PARAPHRASE, QUESTION
+
+END = 1
+COMMIT = "c0ffee00" * 5
+HUB_REPO = "jinaai/jina-embeddings-v5-text-nano-retrieval"
+FINGERPRINT = "1:" + "0" * 64
+
+
+class FakeModel:
+    """Unit vectors by hash: equal texts are equal, different ones unrelated, and a paraphrase is what it is told to be.
+
+    `scale`, `alike` and `leaks` break it in the ways a real model breaks; `gate`, while unset, holds every batch.
+    """
+
+    def __init__(
+        self,
+        dimensions: int = 16,
+        window: int = 32,
+        scale: float = 1.0,
+        alike: Mapping[str, str] | None = None,
+        leaks: bool = False,
+        alone: bool = False,
+    ) -> None:
+        self.info = Info(
+            name="fake",
+            revision="unpinned",
+            dimensions=dimensions,
+            window=window,
+            fingerprint=FINGERPRINT,
+            alone=alone,
+        )
+        self.gate = threading.Event()
+        self.gate.set()
+        self.failure: Exception | None = None
+        self.batches: list[list[Tokens]] = []
+        self._scale = scale
+        self._alike = {PARAPHRASE: QUESTION} if alike is None else alike
+        self._leaks = leaks
+
+    def measure(self, texts: Sequence[str], role: Role) -> list[Tokens]:
+        """A token a word and one to close."""
+        return [self._read(self._alike.get(text, text)) for text in texts]
+
+    def embed(self, batch: Sequence[Tokens]) -> Floats:
+        """A vector a text, by hash of its tokens."""
+        assert self.gate.wait(10)
+        if self.failure:
+            raise self.failure
+        self.batches.append(list(batch))
+        vectors = np.stack([self._vector(tokens) for tokens in batch])
+        if self._leaks:
+            vectors = vectors + 0.5 * vectors.mean(axis=0)
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors * self._scale, np.float32)
+
+    def _read(self, text: str) -> Tokens:
+        ids = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:4]) for word in text.split(" ")] + [END]
+        return Tokens(ids=[*ids[: self.info.window - 1], END] if len(ids) > self.info.window else ids, count=len(ids))
+
+    def _vector(self, tokens: Tokens) -> Floats:
+        seed = int.from_bytes(hashlib.sha256(repr(tokens.ids).encode()).digest()[:8])
+        vector = np.random.default_rng(seed).standard_normal(self.info.dimensions)
+        return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+class Hub:
+    """The routes of a model hub that are used, on loopback, for one repository of one commit.
+
+    `broken` names a file it fails to send; `asked` holds the paths asked for.
+    """
+
+    def __init__(self, repo: str, files: Mapping[str, bytes]) -> None:
+        self.broken: str | None = None
+        self.asked: list[str] = []
+        self._repo = repo
+        self._files = files
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def answer(self, path: str, with_body: bool) -> tuple[int, bytes, dict[str, str]]:
+        """Status, body and headers for a path."""
+        self.asked.append(path)
+        if path.startswith(f"/api/models/{self._repo}"):
+            return 200, json.dumps({"id": self._repo, "sha": COMMIT, "siblings": []}).encode(), {}
+        _, _, name = path.partition(f"/{self._repo}/resolve/{COMMIT}/")
+        if name == self.broken and with_body:
+            return 503, b"", {}
+        if name in self._files:
+            return 200, self._files[name], {"ETag": f'"{hashlib.sha256(self._files[name]).hexdigest()}"'}
+        return 404, b"", {}
+
+    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        hub = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._send(with_body=True)
+
+            def do_HEAD(self) -> None:
+                self._send(with_body=False)
+
+            def log_message(self, *_: Any) -> None:
+                """Keep the tests' output to themselves."""
+
+            def _send(self, with_body: bool) -> None:
+                status, body, headers = hub.answer(self.path, with_body)
+                self.send_response(status)
+                for name, value in {"X-Repo-Commit": COMMIT, "Content-Length": str(len(body)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if with_body:
+                    self.wfile.write(body)
+
+        return Handler

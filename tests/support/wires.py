@@ -1,0 +1,114 @@
+"""One way to call an operation over every wire there is."""
+
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from memory_svc.services.operation import Catalogue
+from memory_svc.settings import Settings
+from memory_svc.transports.http import build_app
+from memory_svc.transports.mcp import build_server
+from tests.support.processes import ROOT, environment
+
+WIRES = ("mcp-memory", "mcp-http", "mcp-http-legacy", "stdio", "stdio-legacy", "rest")
+TOKEN = "token-of-the-tests"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+BASE = "http://127.0.0.1:8402"
+Call = Callable[..., Awaitable[dict[str, Any]]]
+
+
+async def nothing() -> str | None:
+    """Ready."""
+    return None
+
+
+@contextlib.asynccontextmanager
+async def served(catalogue: Catalogue, settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of the whole HTTP app, its lifespan running, no socket between them."""
+    app: Any = build_app(catalogue, settings, TOKEN, nothing)
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(lifespan_of(app))
+        transport = httpx2.ASGITransport(app)
+        yield await stack.enter_async_context(httpx2.AsyncClient(transport=transport, base_url=BASE, headers=HEADERS))
+
+
+@contextlib.asynccontextmanager
+async def lifespan_of(app: Any) -> AsyncIterator[None]:
+    """The app between its start and its stop."""
+    import anyio
+
+    started, stop, stopped = anyio.Event(), anyio.Event(), anyio.Event()
+    first = True
+
+    async def receive() -> dict[str, str]:
+        nonlocal first
+        if first:
+            first = False
+            return {"type": "lifespan.startup"}
+        await stop.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def send(message: dict[str, str]) -> None:
+        (started if message["type"] == "lifespan.startup.complete" else stopped).set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(app, {"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+        await started.wait()
+        yield
+        stop.set()
+        await stopped.wait()
+
+
+def over_mcp(client: Client) -> Call:
+    """Call tools; the answer is the one text block."""
+
+    async def call(name: str, **arguments: Any) -> dict[str, Any]:
+        result = await client.call_tool(name, arguments)
+        answer: dict[str, Any] = json.loads(result.content[0].text)
+        assert result.is_error is ("code" in answer)
+        assert result.structured_content is None
+        return answer
+
+    return call
+
+
+def over_rest(client: httpx2.AsyncClient) -> Call:
+    """POST the arguments."""
+
+    async def call(name: str, **arguments: Any) -> dict[str, Any]:
+        response = await client.post(f"/v1/{name}", json=arguments)
+        answer: dict[str, Any] = response.json()
+        assert (response.status_code == 200) is ("code" not in answer)
+        return answer
+
+    return call
+
+
+@contextlib.asynccontextmanager
+async def connected(wire: str, catalogue: Catalogue, settings: Settings, folder: Path) -> AsyncIterator[Call]:
+    """A call over that wire. stdio has a process and a store of its own."""
+    mode = "legacy" if wire.endswith("legacy") else "auto"
+    async with contextlib.AsyncExitStack() as stack:
+        if wire.startswith("stdio"):
+            own = environment(MEMORY_DATA_DIR=str(folder), MEMORY_EMBEDDING_URL="", MEMORY_ZONE=settings.zone)
+            server = StdioServerParameters(
+                command=sys.executable, args=["-m", "memory_svc", "stdio"], env=own, cwd=ROOT
+            )
+            yield over_mcp(await stack.enter_async_context(Client(server, mode=mode)))
+        elif wire == "mcp-memory":
+            yield over_mcp(await stack.enter_async_context(Client(build_server(catalogue, settings))))
+        else:
+            http = await stack.enter_async_context(served(catalogue, settings))
+            if wire == "rest":
+                yield over_rest(http)
+            else:
+                transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
+                yield over_mcp(await stack.enter_async_context(Client(transport, mode=mode)))

@@ -1,0 +1,130 @@
+"""One story for each operation, told over every wire: the answers are the same."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from memory_svc.services import OPERATIONS
+from memory_svc.settings import Settings
+from memory_svc.storage.interface import Storage
+from tests.conftest import House
+from tests.support.wires import WIRES, Call, connected
+
+PARAMS = [pytest.param(wire, marks=[pytest.mark.e2e] if wire.startswith("stdio") else []) for wire in WIRES]
+
+
+@pytest.fixture(params=PARAMS)
+async def call(
+    request: pytest.FixtureRequest, storage: Storage, settings: Settings, tmp_path: Path
+) -> AsyncIterator[Call]:
+    """Call an operation over a wire, of a server without embeddings."""
+    house = House(storage, msgspec.structs.replace(settings, embedding_url="", zone="Asia/Tokyo"))
+    async with connected(request.param, house.catalogue, house.catalogue.runtime.settings, tmp_path / "own") as called:
+        yield called
+    await house.embedder.close()
+
+
+def failed(answer: dict[str, Any], code: str, text: str) -> None:
+    """The answer is that failure, in the one body."""
+    assert (answer["ok"], answer["code"], answer["retry"]) == (False, code, False)
+    assert text in answer["error"]
+    assert answer["request_id"]
+
+
+async def test_story_of_store(call: Call) -> None:
+    stored = await call("store", agent_id="a", message={"id": "m1", "content": "one", "timestamp": "2026-01-01T09:00"})
+    assert stored == {
+        "ok": True,
+        "result": "stored",
+        "id": 1,
+        "embedded": False,
+        "timestamp": "2026-01-01T00:00:00+00:00",
+    }
+    skipped = await call("store", agent_id="a", content="one", colour="red")
+    assert skipped == {
+        "ok": True,
+        "result": "skipped",
+        "reason": "duplicate content",
+        "id": 1,
+        "ignored_arguments": ["colour"],
+    }
+    assert (await call("store", agent_id="a", content=" "))["result"] == "rejected"
+    failed(await call("store", agent_id=5, content="x"), "invalid", "agent_id:")
+    failed(await call("store", agent_id="a", content="nul\0"), "invalid", "content: holds a NUL character")
+
+
+async def test_story_of_update_memory(call: Call) -> None:
+    await call("store", agent_id="a", content="one")
+    assert await call("update_memory", memory_id=1, content="two") == {"ok": True, "updated_id": 1, "embedded": False}
+    assert (await call("update_memory", memory_id=1.0, content="three"))["updated_id"] == 1
+    failed(await call("update_memory", memory_id=2, content="x"), "not_found", "Memory 2 not found")
+    failed(await call("update_memory", memory_id="1", content="x"), "invalid", "memory_id:")
+
+
+async def test_story_of_delete_memory(call: Call) -> None:
+    await call("store", agent_id="a", content="one", lock=True)
+    failed(await call("delete_memory", memory_id=1), "conflict", "locked")
+    await call("store", agent_id="a", content="two")
+    assert await call("delete_memory", memory_id=2, agent_id="a") == {"ok": True, "deleted_id": 2}
+
+
+async def test_story_of_recall(call: Call) -> None:
+    for content in ("apples are red", "会議は金曜日", "half \U0001f600 emoji"):
+        await call("store", agent_id="a", content=content)
+    for query, best in (("apples", "mem:1"), ("会議", "mem:2"), ("\U0001f600", "mem:3")):
+        answer = await call("recall", agent_id="a", query=query)
+        assert answer["messages"][-1]["ref"] == best
+        assert answer["advisory"]["severity"] == "hint"
+    assert [row["ref"] for row in (await call("recall", agent_id="a", query=""))["messages"]] == [
+        "mem:1",
+        "mem:2",
+        "mem:3",
+    ]
+    failed(await call("recall", agent_id="a", query="x", limit=101), "invalid", "limit:")
+
+
+async def test_story_of_get_contents(call: Call) -> None:
+    await call("store", agent_id="a", content="x" * 600)
+    answer = await call("get_contents", agent_id="a", refs=["mem:1", "mem:9"])
+    assert (len(answer["items"][0]["content"]), answer["missing"], answer["count"]) == (600, ["mem:9"], 1)
+
+
+async def test_story_of_list_memories(call: Call) -> None:
+    await call("store", agent_id="a", project_id="P", content="one")
+    assert (await call("list_memories"))["count"] == 1
+    assert await call("list_memories", project_id="") == {"memories": [], "count": 0}
+
+
+async def test_story_of_archive_episode(call: Call) -> None:
+    answer = await call("archive_episode", agent_id="a", summary="done", resolved=True)
+    assert answer == {"ok": True, "episode_id": 1, "embedded": False}
+    refused = await call("archive_episode", agent_id="a", summary=" ")
+    failed(refused, "invalid", "summary is required")
+    assert refused["episode_id"] is None
+
+
+async def test_story_of_list_episodes(call: Call) -> None:
+    await call("archive_episode", agent_id="a", summary="done", history=[{"timestamp": "2026-01-01T09:00"}])
+    row = (await call("list_episodes", agent_id="a"))["episodes"][0]
+    assert (row["summary"], row["start_time"], row["end_time"]) == ("done", *["2026-01-01T00:00:00+00:00"] * 2)
+
+
+async def test_story_of_update_profile(call: Call) -> None:
+    assert await call("update_profile", agent_id="a", profile="likes tea") == {"ok": True, "profiles_updated": 1}
+
+
+async def test_story_of_get_profile(call: Call) -> None:
+    await call("update_profile", agent_id="a", profile="likes tea")
+    assert await call("get_profile", agent_id="a") == {"profile": "likes tea"}
+
+
+async def test_what_is_no_operation_is_not_found(call: Call) -> None:
+    failed(await call("forget_everything"), "not_found", "forget_everything")
+
+
+def test_every_operation_has_a_story() -> None:
+    told = {name.removeprefix("test_story_of_") for name in globals() if name.startswith("test_story_of_")}
+    assert told == {operation.name for operation in OPERATIONS}

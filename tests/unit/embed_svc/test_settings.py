@@ -1,0 +1,75 @@
+"""What the environment may ask for, and how a start that cannot be right is refused."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from embed_svc import settings
+from embed_svc.errors import Invalid
+from embed_svc.settings import Settings, load
+
+
+def test_nothing_set_serves_on_loopback_with_a_data_folder_of_the_user() -> None:
+    chosen = load({"HOME": "/home/x", "PATH": "/bin", "XDG_DATA_HOME": "/home/x/data"})
+    assert (chosen.host, chosen.port, chosen.model) == ("127.0.0.1", 8401, "auto")
+    assert Path(chosen.data_dir) == Path("/home/x/data/agent-memory/embed")
+
+
+def test_what_is_set_is_taken_in_its_type() -> None:
+    chosen = load({"EMBED_PORT": "9", "EMBED_ALLOW_REMOTE": "true", "EMBED_HOST": "0.0.0.0", "EMBED_DATA_DIR": "/d"})
+    assert chosen == Settings(port=9, allow_remote=True, host="0.0.0.0", data_dir="/d")
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"EMBED_PROT": "1"}, r"EMBED_PROT is not a setting \(did you mean EMBED_PORT\?\)"),
+        ({"EMBED_ZZZZZZZ": "1"}, "EMBED_ZZZZZZZ is not a setting .*embed-svc reference"),
+        ({"EMBED_PORT": "high"}, "EMBED_PORT: expected `int`"),
+        ({"EMBED_PORT": "65536"}, "EMBED_PORT: expected `int` <= 65535"),
+        ({"EMBED_QUEUE_TEXTS_MAX": "99"}, "EMBED_QUEUE_TEXTS_MAX: expected `int` >= 100"),
+        ({"EMBED_LOG_LEVEL": "loud"}, "EMBED_LOG_LEVEL: invalid enum value"),
+        ({"EMBED_MODEL": " "}, "EMBED_MODEL is empty"),
+        ({"EMBED_HOST": "0.0.0.0"}, "EMBED_HOST=0.0.0.0 would serve other machines.*EMBED_ALLOW_REMOTE=true"),
+        ({"EMBED_HOST": "example.org"}, "EMBED_ALLOW_REMOTE=true"),
+        ({"EMBED_MODEL_REPLACES": "x"}, "EMBED_MODEL_REPLACES needs EMBED_MODEL"),
+    ],
+)
+def test_a_start_that_cannot_be_right_names_the_variable_and_the_remedy(environ: dict[str, str], said: str) -> None:
+    with pytest.raises(Invalid, match=said):
+        load(environ)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_every_loopback_address_needs_no_consent(host: str) -> None:
+    assert load({"EMBED_HOST": host, "EMBED_DATA_DIR": "/d"}).host == host
+
+
+@pytest.mark.parametrize(
+    ("platform", "environ", "expected"),
+    [
+        ("linux", {}, ".local/share/agent-memory/embed"),
+        ("darwin", {}, "Library/Application Support/agent-memory/embed"),
+        ("win32", {}, "AppData/Local/agent-memory/embed"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/agent-memory/embed"),
+    ],
+)
+def test_each_system_has_its_data_folder(platform: str, environ: dict[str, str], expected: str) -> None:
+    assert settings._data_dir(environ, platform) == Path.home() / expected
+
+
+def test_settings_cannot_be_changed_and_each_is_described() -> None:
+    chosen = Settings()
+    with pytest.raises(AttributeError):
+        chosen.port = 1  # type: ignore[misc]
+    schema = msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"]
+    assert all(field.get("description") for field in schema.values())
+
+
+def test_libraries_are_told_to_report_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in settings._LIBRARIES:
+        monkeypatch.setenv(name, "0")
+    settings.quieten_libraries()
+    assert os.environ["HF_HUB_DISABLE_TELEMETRY"] == os.environ["DO_NOT_TRACK"] == "1"

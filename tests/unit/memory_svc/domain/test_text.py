@@ -1,0 +1,97 @@
+"""Folding and words."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_svc.domain.text import fold, is_single_character, pairs, preview, query_words, words
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("Café", "cafe"),
+        ("cafe\u0301", "cafe"),
+        ("Ｃｌｏｕｄ", "cloud"),
+        ("ｶﾞ", "ガ"),
+        ("か\u3099", "が"),
+        ("STRASSE ß", "strasse ss"),
+        ("İstanbul", "istanbul"),
+        ("Ёлка", "елка"),
+        ("ที่", "ที่"),
+    ],
+)
+def test_texts_that_are_the_same_to_a_reader_fold_to_one(text: str, folded: str) -> None:
+    assert fold(text) == folded
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("bug-183", ["bug-183", "bug", "183"]),
+        ("parseConfig", ["parseconfig", "parse", "config"]),
+        ("HTTPServer", ["httpserver", "http", "server"]),
+        ("snake_case", ["snake_case", "snake", "case"]),
+        ("C++ and C#", ["c++", "c", "and", "c#", "c"]),
+        ("what's", ["what's", "what", "s"]),
+        ("a.b/c", ["a.b/c", "a", "b", "c"]),
+        ("東京都", ["東京", "京都", "都"]),
+        ("東", ["東"]),
+        ("foo東京bar", ["foo", "東京", "京", "bar"]),
+        ("end. Next", ["end", "next"]),
+        ("-- ... !!", []),
+        ("", []),
+    ],
+)
+def test_a_text_is_cut_into_its_words(text: str, found: list[str]) -> None:
+    assert words(text) == found
+
+
+def test_a_query_asks_for_pairs_and_for_a_single_character_only_where_it_stands_alone() -> None:
+    assert query_words("東京都 会") == ["東京", "京都", "会"]
+    assert is_single_character("会")
+    assert not is_single_character("会議")
+    assert not is_single_character("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("what's the deploy plan?", ["deploy", "plan"]),
+        ("what’s the deploy plan?", ["deploy", "plan"]),
+        ("O'Brien's cat", ["o'brien's", "o", "brien", "cat"]),
+        ("who are you", ["who", "are", "you"]),
+        ("don't", ["don't", "don", "t"]),
+    ],
+)
+def test_a_query_asks_for_stop_words_only_if_it_has_no_others(text: str, asked: list[str]) -> None:
+    assert query_words(text) == asked
+
+
+def test_a_query_asks_for_each_word_once_and_for_a_bounded_number() -> None:
+    assert query_words("one two one TWO") == ["one", "two"]
+    assert len(query_words(" ".join(f"w{number}" for number in range(500)))) == 64
+
+
+@given(st.text())
+def test_every_word_is_folded_and_holds_no_blank(text: str) -> None:
+    for word in words(text):
+        assert word
+        assert word.split() == [word]
+        assert fold(word) == word
+
+
+@given(st.text(min_size=1))
+def test_what_a_text_holds_is_found_by_itself(text: str) -> None:
+    held = set(words(text))
+    for word in query_words(text):
+        assert word in held or is_single_character(word)
+
+
+@given(st.text(min_size=1))
+def test_pairs_cover_every_character(run: str) -> None:
+    assert "".join(pair[0] for pair in pairs(run)) == run
+
+
+def test_a_preview_is_a_pure_prefix() -> None:
+    assert preview("abcdef", 3) == "abc"

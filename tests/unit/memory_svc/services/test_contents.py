@@ -1,0 +1,114 @@
+"""Reading rows whole, listing them, episodes and profiles."""
+
+import pytest
+
+from memory_svc.errors import Invalid
+from tests.conftest import House
+
+
+async def test_rows_are_given_whole_in_the_order_asked_for(house: House) -> None:
+    await house.call("store", agent_id="a", message={"id": "m1", "content": "first " * 200})
+    await house.call("store", agent_id="b", content="of another")
+    await house.call("archive_episode", agent_id="a", summary="ep", resolved=True)
+    refs = ["ep:1", "mem:1", "mem:2", "mem:99", "foo", "mem:", "mem:-1", "MEM:1", "mem:1.0", "mem:" + "9" * 30, "mem:1"]
+    answer = await house.call("get_contents", agent_id="a", refs=refs)
+    assert [item["ref"] for item in answer["items"]] == ["ep:1", "mem:1", "mem:1"]
+    assert answer["items"][0]["content"] == "[Episode] ep"
+    assert answer["items"][0]["resolved"] is True
+    assert answer["items"][1]["content"] == ("first " * 200).strip()
+    assert answer["items"][1]["id"] == "m1"
+    assert answer["missing"] == ["mem:2", "mem:99", "foo", "mem:", "mem:-1", "MEM:1", "mem:1.0", "mem:" + "9" * 30]
+    assert answer["count"] == 3
+
+
+async def test_what_does_not_fit_the_budget_is_deferred_and_the_first_always_fits(house: House) -> None:
+    for number in range(4):
+        await house.call("store", agent_id="a", content=f"{number} " + "x" * 15_990)
+    answer = await house.call("get_contents", agent_id="a", refs=["mem:1", "mem:2", "mem:3", "mem:77"])
+    assert (answer["count"], answer["deferred"], answer["budget_chars"]) == (2, ["mem:3", "mem:77"], 40_000)
+    assert answer["missing"] == []
+
+
+@pytest.mark.parametrize("refs", [[], ["mem:1"] * 21, "mem:1", [1]])
+async def test_refs_that_cannot_be_read_are_refused_by_name(house: House, refs: object) -> None:
+    with pytest.raises(Invalid, match="refs"):
+        await house.call("get_contents", agent_id="a", refs=refs)
+
+
+async def test_memories_are_listed_newest_first_with_the_fields_of_the_contract(house: House) -> None:
+    for agent, content in (("a", "one"), ("b", "two"), ("a", "three")):
+        await house.call("store", agent_id=agent, message={"content": content})
+    answer = await house.call("list_memories")
+    assert [row["content"] for row in answer["memories"]] == ["three", "two", "one"]
+    assert list(answer["memories"][0]) == [
+        "id", "agent_id", "project_id", "content", "source", "timestamp", "created_at", "locked", "channel",
+    ]  # fmt: skip
+    assert (await house.call("list_memories", agent_id="a", limit=1))["count"] == 1
+    for limit in (0, -1):
+        assert await house.call("list_memories", limit=limit) == {"memories": [], "count": 0}
+
+
+async def test_a_list_is_cut_to_its_cap_and_its_budget(house: House) -> None:
+    for number in range(70):
+        await house.call("store", agent_id="a", content=f"{number} " + "x" * 15_990)
+    answer = await house.call("list_memories", limit=501)
+    assert answer["budget_chars"] == 1_000_000
+    assert len(answer["memories"][0]["content"]) > 15_000
+    last = answer["memories"][-1]
+    assert (len(last["content"]), last["content_truncated"], last["ref"]) == (500, True, "mem:1")
+    assert last["content_len"] > 15_000
+
+
+async def test_episodes_are_listed_with_null_for_times_that_are_not_known(house: House) -> None:
+    await house.call("archive_episode", agent_id="a", summary="s", keywords=" k [Memory from x]", project_id="P")
+    answer = await house.call("list_episodes", agent_id="a")
+    row = answer["episodes"][0]
+    assert {name: row[name] for name in row if name != "created_at"} == {
+        "id": 1,
+        "agent_id": "a",
+        "project_id": "P",
+        "summary": "s",
+        "keywords": "k",
+        "start_time": None,
+        "end_time": None,
+    }
+    assert (await house.call("list_episodes", agent_id="a", project_id=""))["count"] == 0
+
+
+async def test_the_same_summary_twice_is_two_episodes(house: House) -> None:
+    ids = [(await house.call("archive_episode", agent_id="a", summary="s"))["episode_id"] for _ in range(2)]
+    assert ids == [1, 2]
+
+
+@pytest.mark.parametrize("summary", ["", "  ", "[Memory from x]"])
+async def test_an_episode_needs_a_summary_and_its_failure_keeps_the_shape(house: House, summary: str) -> None:
+    with pytest.raises(Invalid, match="summary is required") as refused:
+        await house.call("archive_episode", agent_id="a", summary=summary)
+    assert refused.value.details == {"episode_id": None}
+
+
+async def test_a_summary_over_the_limit_is_cut_and_told(house: House) -> None:
+    answer = await house.call("archive_episode", agent_id="a", summary="s", keywords="k" * 16_001)
+    assert answer["truncated"] is True
+
+
+async def test_a_profile_is_replaced_whole(house: House) -> None:
+    assert await house.call("get_profile", agent_id="a") == {"profile": ""}
+    for text in ("likes tea", "  likes [Memory from x] coffee "):
+        assert await house.call("update_profile", agent_id="a", profile=text) == {"ok": True, "profiles_updated": 1}
+    assert await house.call("get_profile", agent_id="a") == {"profile": "likes coffee"}
+    assert await house.call("get_profile", agent_id="b") == {"profile": ""}
+    long = await house.call("update_profile", agent_id="a", profile="x" * 2001)
+    assert long == {"ok": True, "profiles_updated": 1, "truncated": True}
+
+
+async def test_an_empty_profile_changes_nothing_and_says_why(house: House) -> None:
+    await house.call("update_profile", agent_id="a", profile="likes tea")
+    for text, reason in (
+        ("", "empty profile"),
+        ("  ", "empty after sanitization"),
+        ("[Memory from x]", "empty after sanitization"),
+    ):
+        answer = await house.call("update_profile", agent_id="a", profile=text)
+        assert answer == {"ok": False, "profiles_updated": 0, "reason": reason}
+    assert await house.call("get_profile", agent_id="a") == {"profile": "likes tea"}

@@ -1,0 +1,115 @@
+"""The word arm, from a stored text to an answer, without any vector: every script, identifier and odd query."""
+
+import pytest
+
+from tests.conftest import House
+
+BUG = "bug-183 and CVE-2024-3094"
+NFD_DATABASE = "\u30c6\u3099\u30fc\u30bf\u30d8\u3099\u30fc\u30b9 in NFD"
+
+
+async def found(house: House, stored: list[str], query: str) -> list[str]:
+    """What a query finds among these, best first."""
+    for content in stored:
+        await house.call("store", agent_id="a", content=content)
+    answer = await house.call("recall", agent_id="a", query=query)
+    return [row["content"] for row in reversed(answer["messages"])]
+
+
+@pytest.mark.parametrize("query", ["bug-183", "CVE-2024-3094", "cve-2024-3094", "BUG-183?", "'bug-183'", "3094"])
+async def test_an_identifier_finds_its_row_first(plain_house: House, query: str) -> None:
+    others = ["bug reports are read on monday", "183 people came", "CVE numbers are given by MITRE in 2024"]
+    assert (await found(plain_house, [*others, BUG], query))[0] == BUG
+
+
+@pytest.mark.parametrize(
+    ("stored", "query"),
+    [
+        ("the deploy plan is blue green", "what's the deploy plan?"),
+        ("a plan (draft) for the move", "plan (draft)"),
+        ("they say hi to all", 'say "hi'),
+        ("the parser is in C++", "C++"),
+        ("the client is in C#", "C#"),
+        ("rust is memory:safe", "memory:safe"),
+        ("foo is a placeholder", "foo AND"),
+        ("near the sea", "NEAR("),
+        ("foo starts it", "^foo"),
+        ("x:foo is a column", "{x}:foo"),
+        ("foo bar", 'foo" OR "bar'),
+        ("foo bar", "foo* -bar"),
+        ("foo bar", "content:foo"),
+        ("it costs €5", "€5"),
+        ("shipped 🎉", "🎉"),
+        ("call parseConfig first", "parseConfig"),
+        ("call parseConfig first", "config"),
+        ("see src/app/main.py there", "main.py"),
+        ("see src/app/main.py there", "src/app/main.py"),
+        ("needs v1.2.3 or later", "v1.2.3"),
+        ("set max_retry_count to 5", "max_retry_count"),
+        ("set max_retry_count to 5", "retry"),
+        ("deploy uses blue green", "green deploy"),
+        ("the cafe\u0301 is open", "cafe"),
+        ("the café is open", "CAFÉ"),
+    ],
+)
+async def test_no_query_is_an_error_or_silently_empty(plain_house: House, stored: str, query: str) -> None:
+    assert (await found(plain_house, ["something else altogether", stored], query))[0] == stored
+
+
+@pytest.mark.parametrize(
+    ("stored", "query"),
+    [
+        ("今日は東京で会議をした", "会議"),
+        ("今日は東京で会議をした", "東"),
+        ("今日は東京で会議をした", "た"),
+        ("这只股票要止损", "止损"),
+        ("山上有雾凇", "雾凇"),
+        ("报销流程说明文档", "公司的报销流程是什么"),
+        ("デプロイの手順はこの文書にある", "デプロイ手順を教えて"),
+        ("배포 절차는 문서에 있다", "배포 절차를 알려줘"),
+        ("ขั้นตอนการติดตั้งอยู่ในเอกสาร", "การติดตั้ง"),
+        (NFD_DATABASE, "データベース"),
+        ("ﾃﾞｰﾀﾍﾞｰｽ移行", "データベース"),
+        ("Ｃｌｏｕｄｆｌａｒｅ設定", "Cloudflare"),
+        ("ｶﾀｶﾅ", "カタカナ"),
+        ("来週の会議は予定どおり", "会議 予定"),
+        ("佐々木さんと代々木で打合せ", "佐々木 会議"),
+        ("佐々木さんと代々木で打合せ", "代々木 checklist"),
+        ("一ヶ月の〆切", "〆切"),
+        ("𠮷野家で会う", "𠮷野家"),
+        ("Москва слезам не верит", "МОСКВА"),
+    ],
+)
+async def test_every_script_finds_its_row_and_the_answer_names_the_arm(
+    plain_house: House, stored: str, query: str
+) -> None:
+    await plain_house.call("store", agent_id="a", content="unrelated text about gardens")
+    assert await found(plain_house, [stored], query) == [stored]
+    answer = await plain_house.call("recall", agent_id="a", query=query)
+    assert answer["messages"][-1]["match_reason"]["arms"] == ["words"]
+
+
+async def test_a_query_of_two_scripts_finds_the_rows_of_both(plain_house: House) -> None:
+    rows = await found(plain_house, ["来週の会議は予定どおり", "deploy checklist"], "会議 deploy")
+    assert set(rows) == {"来週の会議は予定どおり", "deploy checklist"}
+
+
+@pytest.mark.parametrize("query", ["DB CI", "ui", "CI", "ab DB"])
+async def test_words_of_two_letters_count(plain_house: House, query: str) -> None:
+    assert await found(plain_house, ["DB と UI の CI", "gardens"], query) == ["DB と UI の CI"]
+
+
+async def test_marks_that_carry_meaning_are_kept(plain_house: House) -> None:
+    assert await found(plain_house, ["か", "が"], "が") == ["が"]
+
+
+@pytest.mark.parametrize("content", [NFD_DATABASE, "Ｃｌｏｕｄ café cafe\u0301", "a\tb\u0007c \u200b d"])
+async def test_the_stored_text_comes_back_as_it_was(plain_house: House, content: str) -> None:
+    await plain_house.call("store", agent_id="a", content=content)
+    items = (await plain_house.call("get_contents", agent_id="a", refs=["mem:1"]))["items"]
+    assert items[0]["content"] == content
+
+
+async def test_a_query_of_any_length_is_answered(plain_house: House) -> None:
+    rows = await found(plain_house, ["needle"], "needle " + "haystack " * 5000 + "京都" * 2000)
+    assert rows == ["needle"]

@@ -1,0 +1,40 @@
+"""Settings: read once, nothing unknown, nothing out of its limits."""
+
+import pytest
+
+from memory_svc.errors import Invalid
+from memory_svc.settings import load
+
+
+def test_without_any_variable_the_defaults_hold() -> None:
+    settings = load({"HOME": "/home/ann"})
+    assert (settings.host, settings.port, settings.embedding_url) == ("127.0.0.1", 8402, "http://127.0.0.1:8401")
+
+
+def test_variables_are_read_as_their_types() -> None:
+    settings = load(
+        {"MEMORY_PORT": "0", "MEMORY_ALLOW_UNAUTHENTICATED_HTTP": "true", "MEMORY_DATA_DIR": "/x", "PATH": "y"}
+    )
+    assert (settings.port, settings.allow_unauthenticated_http, settings.data_dir) == (0, True, "/x")
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"MEMORY_PROT": "1"}, "MEMORY_PROT"),
+        ({"MEMORY_PORT": "eighty"}, "MEMORY_PORT"),
+        ({"MEMORY_PORT": "70000"}, "MEMORY_PORT"),
+        ({"MEMORY_LOG_LEVEL": "loud"}, "MEMORY_LOG_LEVEL"),
+        ({"MEMORY_ALLOW_UNAUTHENTICATED_HTTP": "maybe"}, "MEMORY_ALLOW_UNAUTHENTICATED_HTTP"),
+        ({"MEMORY_DATA_DIR": ""}, "MEMORY_DATA_DIR"),
+    ],
+)
+def test_what_cannot_be_used_stops_the_start_and_is_named(environ: dict[str, str], told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        load(environ)
+
+
+def test_the_value_of_a_bad_setting_is_not_repeated() -> None:
+    with pytest.raises(Invalid) as refused:
+        load({"MEMORY_PORT": "s3cret"})
+    assert "s3cret" not in refused.value.text
