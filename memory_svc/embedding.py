@@ -4,7 +4,7 @@ import array
 import asyncio
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import httpx2
@@ -16,6 +16,9 @@ from memory_svc.observe import Metrics, log
 from memory_svc.settings import Settings
 
 TEXTS_MAX = 100
+# No model's window reaches further than this, and a batch of such texts stays below the server's limit for a body.
+TEXT_CHARS_MAX = 100_000
+BATCH_CHARS_MAX = 400_000
 Role = Literal["document", "query"]
 
 
@@ -69,8 +72,7 @@ class Embedder:
         patience = seconds or self._seconds[role]
         try:
             async with asyncio.timeout(patience):
-                batches = [texts[at : at + TEXTS_MAX] for at in range(0, len(texts), TEXTS_MAX)]
-                vectors = [vector for batch in batches for vector in await self._ask(batch, role)]
+                vectors = [vector for batch in batches(texts) for vector in await self._ask(batch, role)]
         except TimeoutError:
             self._failed(f"it did not answer within {patience:g} s")
         except Unavailable as problem:
@@ -130,6 +132,19 @@ class Embedder:
         self.failure = ""
         self._told.clear()
         self._metrics.degraded.set(0)
+
+
+def batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts in order, each cut to TEXT_CHARS_MAX, in groups that one request may hold."""
+    batch: list[str] = []
+    for text in texts:
+        cut = text[:TEXT_CHARS_MAX]
+        if batch and (len(batch) == TEXTS_MAX or sum(map(len, batch)) + len(cut) > BATCH_CHARS_MAX):
+            yield batch
+            batch = []
+        batch.append(cut)
+    if batch:
+        yield batch
 
 
 def normalised(values: Sequence[float], dimensions: int) -> bytes:

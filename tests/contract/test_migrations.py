@@ -30,7 +30,8 @@ def test_a_newer_schema_is_refused_with_the_remedy(tmp_path: Path) -> None:
         SqliteStorage(tmp_path / "memory.db")
 
 
-def test_processes_that_start_at_once_migrate_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("_", range(5))
+def test_processes_that_start_at_once_migrate_once(tmp_path: Path, _: int) -> None:
     failed: list[Exception] = []
 
     def start() -> None:

@@ -11,6 +11,7 @@ import pytest
 from memory_svc.domain.scope import Scope
 from memory_svc.errors import Unavailable
 from memory_svc.storage.interface import Query
+from memory_svc.storage.sqlite.connection import open_connection
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from tests.support.corpus import put, vector
 
@@ -59,8 +60,6 @@ async def test_a_checkpoint_moves_the_log_into_the_database(tmp_path: Path) -> N
 
 
 async def test_a_write_is_synced_to_the_disk_and_pages_are_wiped(tmp_path: Path) -> None:
-    from memory_svc.storage.sqlite.connection import open_connection
-
     connection = open_connection(tmp_path / "memory.db")
     values = {
         name: next(connection.execute(f"PRAGMA {name}"))[0]

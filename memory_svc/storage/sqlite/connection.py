@@ -16,7 +16,9 @@ import apsw
 
 from memory_svc.errors import Conflict, Overloaded, Problem, Unavailable
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
 
 T = TypeVar("T")
@@ -59,7 +61,6 @@ def open_connection(path: Path) -> apsw.Connection:
     Raises Unavailable when the file cannot be opened or is not a database.
     """
     with file_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     with engine_errors():
         connection = apsw.Connection(str(path))
@@ -71,17 +72,27 @@ def open_connection(path: Path) -> apsw.Connection:
 
 @contextlib.contextmanager
 def turn(path: Path) -> Iterator[None]:
-    """The file's writer lock, so that processes take turns: SQLite's own waiting starves one of two writers."""
-    if sys.platform == "win32":
-        yield
-        return
+    """The file's writer lock, so that processes take turns: SQLite's own waiting starves one of two writers.
+
+    Raises Unavailable when the lock cannot be had.
+    """
     with file_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path.with_name(path.name + "-turn"), os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with file_errors(path):
+            _lock(descriptor)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Closing the descriptor lets go of the lock, whoever closes it."""
+    if sys.platform == "win32":
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 class Readers:

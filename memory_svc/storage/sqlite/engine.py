@@ -29,10 +29,10 @@ class SqliteStorage:
 
         Raises Unavailable when it cannot be opened, is not a database, or has a newer schema.
         """
-        first = open_connection(path)
-        with engine_errors(), turn(path):
+        with turn(path), engine_errors():
+            first = open_connection(path)
             migrate(first)
-        first.close()
+            first.close()
         self._readers = Readers(path, READERS)
         self._writer = Writer(path)
         self.memories = Memories(self._readers)

@@ -112,3 +112,23 @@ async def test_an_empty_profile_changes_nothing_and_says_why(house: House) -> No
         answer = await house.call("update_profile", agent_id="a", profile=text)
         assert answer == {"ok": False, "profiles_updated": 0, "reason": reason}
     assert await house.call("get_profile", agent_id="a") == {"profile": "likes tea"}
+
+
+async def test_a_list_of_episodes_is_cut_to_its_budget(house: House) -> None:
+    for number in range(27):
+        await house.call("archive_episode", agent_id="a", summary=f"{number} " + "s" * 15_990, keywords="k" * 15_990)
+    answer = await house.call("list_episodes")
+    assert answer["budget_chars"] == 800_000
+    first, last = answer["episodes"][0], answer["episodes"][-1]
+    assert len(first["summary"]) > 15_000
+    assert "ref" not in first
+    assert (len(last["summary"]), len(last["keywords"]), last["ref"]) == (500, 500, "ep:1")
+    assert last["summary_truncated"] is last["keywords_truncated"] is True
+    assert min(last["summary_len"], last["keywords_len"]) > 15_000
+
+
+async def test_messages_without_a_readable_time_do_not_count_for_the_span(house: House) -> None:
+    history = [{"timestamp": "zzz"}, {"timestamp": "2026-01-02T00:00:00Z"}, {"timestamp": ""}, {}, {"timestamp": None}]
+    await house.call("archive_episode", agent_id="a", summary="s", history=history)
+    row = (await house.call("list_episodes"))["episodes"][0]
+    assert row["start_time"] == row["end_time"] == "2026-01-02T00:00:00+00:00"

@@ -1,0 +1,54 @@
+"""Background work: it mends what it can, and a step that fails does not end it."""
+
+import anyio
+import pytest
+
+from memory_svc.domain.scope import Scope
+from memory_svc.errors import Unavailable
+from memory_svc.storage.interface import Query
+from tests.conftest import House
+
+
+async def test_the_worker_fills_in_vectors_while_it_runs(house: House) -> None:
+    house.server.fault = "status"
+    for number in range(70):
+        await house.call("store", agent_id="a", content=f"fact {number}")
+    house.server.fault = ""
+    async with house.worker.running():
+        with anyio.fail_after(20):
+            while await house.storage.derived.waiting_count("1:fake"):  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+    vector = await house.embedder.embed(["fact 7"], "query")
+    assert vector is not None
+    found = await house.storage.search.candidates(Scope(), Query((), vector[0], 100))
+    assert len(found.vectors) == 70
+
+
+async def test_a_step_that_fails_is_counted_and_the_others_run(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails() -> None:
+        raise Unavailable("the disk is gone")
+
+    monkeypatch.setitem(house.worker.steps, "checkpoint", fails)
+    await house.call("store", agent_id="a", content="secret")
+    await house.call("delete_memory", memory_id=1)
+    await house.worker.run_once()
+    registry = house.metrics.registry
+    assert registry.get_sample_value("memory_worker_failures_total", {"step": "checkpoint"}) == 1
+    assert await house.storage.upkeep.erase_step() == 0
+
+
+async def test_rows_stored_while_the_model_changes_end_with_vectors_of_the_new_one(house: House) -> None:
+    await house.call("store", agent_id="a", content="old")
+    house.server.fingerprint = "1:new"
+    await house.worker.run_once()
+    await house.worker.run_once()
+    assert await house.storage.derived.waiting_count("1:fake") == 0
+    await house.call("recall", agent_id="a", query="anything")
+    await house.worker.run_once()
+    assert await house.storage.derived.waiting_count("1:new") == 0
+
+
+async def test_without_an_embedding_server_there_is_nothing_to_fill_in(plain_house: House) -> None:
+    await plain_house.call("store", agent_id="a", content="x")
+    await plain_house.worker.run_once()
+    assert plain_house.server.asked == []
