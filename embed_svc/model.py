@@ -84,7 +84,6 @@ def _end_token(tokenizer: Any) -> int:
 
 
 def _session(graph: Path, threads: int) -> Any:
-    ort.disable_telemetry_events()
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from embed_svc.settings import quieten_libraries
 from memory_svc.embedding import Embedder
 from memory_svc.observe import Metrics
 from memory_svc.services import OPERATIONS
@@ -17,6 +18,8 @@ from memory_svc.settings import Settings
 from memory_svc.storage.interface import Storage
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from tests.support.fakes import Clock, EmbeddingServer
+
+quieten_libraries()
 
 
 @pytest.fixture(scope="session")

@@ -392,3 +392,13 @@ def test_a_bad_setting_stops_the_start_by_name(host: Host) -> None:
     assert process.popen.wait(SECONDS_MAX) == 2
     assert "EMBED_QUEUE_TEXTS_MAX" in process.log.read_text()
     assert not host.data_dir.exists()
+
+
+def test_nothing_is_written_outside_the_data_folder_so_no_library_keeps_a_diary(host: Host, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    server = host.start(HOME=str(home), XDG_CACHE_HOME="")
+    server.until("/readyz")
+    assert server.embed(["one"]).shape == (1, 384)
+    assert server.stop() == 0
+    assert list(home.rglob("*")) == []

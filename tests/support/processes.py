@@ -16,6 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
+NO_HUB = "http://127.0.0.1:9"  # so that the packaged model is chosen on any machine, and nothing is downloaded
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT", "SSL_CERT_FILE", "VIRTUAL_ENV")
 
 
@@ -28,7 +29,7 @@ def free_port() -> int:
 
 def environment(**settings: str) -> dict[str, str]:
     """What a process needs of ours, and these settings."""
-    return {name: os.environ[name] for name in KEPT if name in os.environ} | settings
+    return {name: os.environ[name] for name in KEPT if name in os.environ} | {"HF_ENDPOINT": NO_HUB} | settings
 
 
 class Process:
