@@ -13,7 +13,7 @@ import msgspec
 from memory_svc.errors import Invalid
 
 TEXT_FIELD_CHARS_MAX = 8000
-ANNOTATION = re.compile(r"\[Memory from [^\]\n]+\]\s*")
+ANNOTATION = re.compile(r"\[Memory from [^\]\n]{1,200}\]\s*")
 SOURCE_TYPES = {
     "user": "User",
     "human": "User",

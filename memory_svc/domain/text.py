@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 # Scripts written without blanks between words: each run is cut into overlapping pairs of characters.
 UNSPACED = (
@@ -13,15 +14,35 @@ UNSPACED = (
     "\u3100-\u318f\u31a0-\u31bf"  # bopomofo, Hangul letters
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han and its extensions
 )
+
+
+def _ranges(points: Iterable[int]) -> str:
+    """These code points as the inside of a character class."""
+    found: list[list[int]] = []
+    for point in points:
+        if found and found[-1][1] == point - 1:
+            found[-1][1] = point
+        else:
+            found.append([point, point])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in found)
+
+
+# Marks belong to the letter before them (हिन्दी is one word), although \w does not take them.
+MARKS = _ranges(point for point in range(0x300, 0x1EA00) if unicodedata.category(chr(point))[0] == "M")
+# More marks in a row than any letter has make normalising quadratic: Unicode Standard Annex 15, stream-safe format.
+CROWD = re.compile(rf"([{MARKS}]{{30}})[{MARKS}]+")
 # Left to right: an unspaced run; a word or identifier with what joins its parts; a symbol on its own.
+LETTER = rf"(?![{UNSPACED}])\w[{MARKS}]*"
 TOKEN = re.compile(
-    rf"(?P<run>[{UNSPACED}]+)"
-    rf"|(?P<word>(?:(?![{UNSPACED}])\w)+(?:[-_.:/@\\'’#&+](?:(?![{UNSPACED}])\w)+)*[+#]*)"
+    rf"(?P<run>[{UNSPACED}][{UNSPACED}{MARKS}]*)"
+    rf"|(?P<word>(?:{LETTER})+(?:[-_.:/@\\'’#&+]+(?:{LETTER})+)*[+#]*)"
     r"|(?P<symbol>[^\w\s\x00-\x7f])"
 )
-PART = re.compile(r"[^\W_]+")
+PART = re.compile(rf"(?:[^\W_][{MARKS}]*)+")
 CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 WORD_CHARS_MAX = 256
+FOLDED_BELOW = "\u0780"  # Latin, Greek, Cyrillic, Armenian, Hebrew, Arabic, Syriac
+TATWEEL = "\u0640"  # a stroke that only stretches an Arabic word
 # English words that tell nothing of what a question is about. They are indexed, and asked for only if nothing else is.
 STOP_WORDS = frozenset(
     "a about after all also am an and any are as at be because been before being but by can could did do does doing"  # noqa: SIM905
@@ -32,12 +53,17 @@ STOP_WORDS = frozenset(
 )
 
 
-def fold(text: str) -> str:
-    """The form in which texts are compared: NFKC, casefold, and Latin, Greek and Cyrillic letters without marks.
+def normal(text: str) -> str:
+    """A text in NFKC, no letter with more than thirty marks."""
+    return unicodedata.normalize("NFKC", text if text.isascii() else CROWD.sub(r"\1", text))
 
-    Marks of other scripts carry meaning (が is not か) and stay.
+
+def fold(text: str) -> str:
+    """The form in which texts are compared: NFKC, casefold, and letters without the marks that may be left out.
+
+    Those are the marks of Latin, Greek, Cyrillic, Hebrew and Arabic; others carry meaning (が is not か) and stay.
     """
-    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    plain = normal(text).casefold().replace("’", "'")
     if plain.isascii():
         return plain
     kept: list[str] = []
@@ -45,10 +71,10 @@ def fold(text: str) -> str:
     for character in unicodedata.normalize("NFD", plain):
         if not unicodedata.combining(character):
             base = character
-        elif base < "\u0590":
+        elif base < FOLDED_BELOW:
             continue
         kept.append(character)
-    return unicodedata.normalize("NFC", "".join(kept))
+    return unicodedata.normalize("NFC", "".join(kept)).replace(TATWEEL, "")
 
 
 def words(text: str) -> list[str]:
@@ -58,11 +84,11 @@ def words(text: str) -> list[str]:
     unspaced script stands as its pairs of characters and its last character, so that one character finds it too.
     """
     found: list[str] = []
-    for match in TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+    for match in TOKEN.finditer(normal(text)):
         if match["run"]:
             found += pairs(fold(match["run"]))
         elif match["word"]:
-            found += _word_and_parts(match["word"][:WORD_CHARS_MAX])
+            found += _word_and_parts(match["word"])
         elif unicodedata.category(match["symbol"])[0] == "S":
             found.append(match["symbol"])
     return found
@@ -79,7 +105,7 @@ def query_words(text: str, count_max: int = 64) -> list[str]:
     A run of an unspaced script asks for its pairs; its last character alone asks only where the run has no pair.
     """
     asked: list[str] = []
-    for match in TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+    for match in TOKEN.finditer(normal(text)):
         found = words(match[0])
         asked += found[:-1] if match["run"] and len(found) > 1 else found
     telling = [word for word in asked if word.partition("'")[0] not in STOP_WORDS]
@@ -98,9 +124,10 @@ def preview(text: str, chars: int) -> str:
 
 def _word_and_parts(word: str) -> list[str]:
     whole = fold(word)
-    parts = [fold(piece) for part in PART.findall(word) for piece in _camel_parts(part)]
-    joined = [fold(part) for part in PART.findall(word)]
-    return list(dict.fromkeys([whole, *joined, *parts])) if [whole] != parts else [whole]
+    joined = PART.findall(word)
+    parts = [fold(piece) for part in joined for piece in _camel_parts(part)]
+    found = [whole] if [whole] == parts else [whole, *map(fold, joined), *parts]
+    return list(dict.fromkeys(each[:WORD_CHARS_MAX] for each in found if each))
 
 
 def _camel_parts(part: str) -> list[str]:

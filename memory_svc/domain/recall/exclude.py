@@ -5,20 +5,25 @@ from collections.abc import Sequence
 PREFIX_CHARS_MIN = 32
 
 
-def is_excluded(content: str, entries: Sequence[str]) -> bool:
-    """Whether a content matches one of the entries, blanks and case aside.
+class Excluded:
+    """The contents a caller has, blanks and case aside.
 
-    A short entry must be the whole content; from 32 characters on, either may be the beginning of the other, since a
-    caller often holds a cut copy.
+    A short one is the whole content; from 32 characters on, either may be the beginning of the other, since a caller
+    often holds a cut copy.
     """
-    text = content.strip().lower()
-    for entry in entries:
-        known = entry.strip().lower()
-        if not known:
-            continue
-        if text == known:
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        known = {entry.strip().lower() for entry in entries} - {""}
+        self._whole = known
+        self._by_head: dict[str, list[str]] = {}
+        for entry in known:
+            if len(entry) >= PREFIX_CHARS_MIN:
+                self._by_head.setdefault(entry[:PREFIX_CHARS_MIN], []).append(entry)
+
+    def holds(self, content: str) -> bool:
+        """Whether the caller has this content."""
+        text = content.strip().lower()
+        if text in self._whole:
             return True
-        longer = len(known) >= PREFIX_CHARS_MIN
-        if longer and (text.startswith(known) or (len(text) >= PREFIX_CHARS_MIN and known.startswith(text))):
-            return True
-    return False
+        near = self._by_head.get(text[:PREFIX_CHARS_MIN], ()) if len(text) >= PREFIX_CHARS_MIN else ()
+        return any(text.startswith(entry) or entry.startswith(text) for entry in near)

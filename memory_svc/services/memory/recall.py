@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.memory import Episode, Memory, Vector
-from memory_svc.domain.recall.exclude import is_excluded
+from memory_svc.domain.recall.exclude import Excluded
 from memory_svc.domain.recall.fusion import Fused, rrf
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.text import query_words
@@ -18,6 +18,7 @@ from memory_svc.services.operation import Effect, Request, Runtime, operation
 from memory_svc.storage.interface import Candidates, Query
 
 ARM_DEPTH_MIN = 100
+QUERY_CHARS_MAX = 20_000
 FULL_CONTENT_BUDGET_CHARS = 200_000
 
 ProjectFilter = Annotated[
@@ -33,19 +34,23 @@ class Recall(Request, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=0, le=100, description="Rows at most.")] = 10
     deep: Annotated[bool, Meta(description="Admit weaker matches.")] = False
     channel: Annotated[str, Meta(max_length=1000, description="Rows of it and shared ones.")] = ""
-    exclude_contents: Annotated[list[str], Meta(description="Contents you already have; not given again.")] = (
-        msgspec.field(default_factory=list)
-    )
+    exclude_contents: Annotated[
+        list[str], Meta(max_length=1000, description="Contents you already have; not given again.")
+    ] = msgspec.field(default_factory=list)
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows, best last. `status` no_query = nothing was asked, so these are the newest memories."""
+    """The rows, best last. `status` no_query = nothing was asked, so these are the newest memories.
+
+    query_truncated: only so many characters of the query were looked for.
+    """
 
     messages: list[Shown]
     status: Literal["no_query"] | UnsetType = UNSET
+    query_truncated: int | UnsetType = UNSET
     full_content_budget_chars: int | UnsetType = UNSET
     advisory: Advisory | UnsetType = UNSET
 
@@ -60,12 +65,13 @@ async def recall(runtime: Runtime, request: Recall) -> Recalled:
         source=request.source_id,
     )
     depth = max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
-    words = tuple(query_words(request.query))
+    query = request.query[:QUERY_CHARS_MAX]
+    words = tuple(query_words(query))
     if not words:
         rows = await runtime.storage.memories.page(scope, depth)
         return _answer(runtime, request, _kept([(row, whole(row)) for row in rows], request), None, asked=False)
     with runtime.metrics.stage("embed"):
-        vectors = await runtime.embedder.embed([request.query], "query")
+        vectors = await runtime.embedder.embed([query], "query")
     vector = vectors[0] if vectors else None
     with runtime.metrics.stage("candidates"):
         found = await runtime.storage.search.candidates(scope, Query(words, vector, depth))
@@ -98,10 +104,9 @@ def _reason(fused: Fused, cosine: float | None) -> MatchReason:
 
 def _kept(ranked: Sequence[tuple[Memory | Episode, Shown]], request: Recall) -> list[Shown]:
     """The rows the caller does not have yet, best first, at most as many as asked for."""
+    excluded = Excluded(request.exclude_contents)
     kept = [
-        shown
-        for row, shown in ranked
-        if not is_excluded(row.content if isinstance(row, Memory) else row.summary, request.exclude_contents)
+        shown for row, shown in ranked if not excluded.holds(row.content if isinstance(row, Memory) else row.summary)
     ]
     return kept[: request.limit]
 
@@ -117,6 +122,7 @@ def _answer(
     return Recalled(
         messages=messages[::-1],
         status=UNSET if asked else "no_query",
+        query_truncated=QUERY_CHARS_MAX if len(request.query) > QUERY_CHARS_MAX else UNSET,
         full_content_budget_chars=FULL_CONTENT_BUDGET_CHARS if budget_spent else UNSET,
         advisory=advisory,
     )

@@ -1,10 +1,13 @@
 """Folding and words."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_svc.domain.text import fold, is_single_character, pairs, preview, query_words, words
+from memory_svc.domain.memory import clean_content
+from memory_svc.domain.text import WORD_CHARS_MAX, fold, is_single_character, pairs, preview, query_words, words
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,12 @@ def test_texts_that_are_the_same_to_a_reader_fold_to_one(text: str, folded: str)
         ("foo東京bar", ["foo", "東京", "京", "bar"]),
         ("end. Next", ["end", "next"]),
         ("-- ... !!", []),
+        ("हिन्दी दिन", ["हिन्दी", "दिन"]),
+        ("Ọ̀ṣun", ["osun"]),
+        ("שָׁלוֹם", ["שלום"]),
+        ("مُحَمَّد", ["محمد"]),
+        ("மொழி", ["மொழி"]),
+        ("❤️ fine", ["❤", "fine"]),
         ("", []),
     ],
 )
@@ -91,6 +100,36 @@ def test_what_a_text_holds_is_found_by_itself(text: str) -> None:
 @given(st.text(min_size=1))
 def test_pairs_cover_every_character(run: str) -> None:
     assert "".join(pair[0] for pair in pairs(run)) == run
+
+
+def test_every_part_of_a_long_identifier_counts() -> None:
+    address = "https://example.org/" + "/".join(f"section{number}" for number in range(60)) + "/harbour-report.pdf"
+    found = words(address)
+    assert {"harbour", "report", "section59"} <= set(found)
+    assert max(map(len, found)) <= WORD_CHARS_MAX
+    assert set(query_words(address, 1000)) <= set(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + "\u0315\u0316" * 200_000,
+        "[Memory from x" * 20_000,
+        "a-" * 100_000,
+        "aA" * 100_000,
+        "_" * 200_000,
+        "会" * 100_000,
+        "e\u0301" * 100_000,
+        "a a a " * 30_000,
+        "'" * 200_000,
+        "．" * 200_000,
+    ],
+)
+def test_no_text_takes_more_than_its_length_to_read(text: str) -> None:
+    begin = time.process_time()
+    for read in (words, query_words, lambda each: clean_content(each, 16_000)):
+        read(text)
+    assert time.process_time() - begin < 5
 
 
 def test_a_preview_is_a_pure_prefix() -> None:
