@@ -13,6 +13,7 @@ VERBS: Mapping[str, str] = {
     "run": "start both services on this machine and print how to connect",
     "serve": "serve MCP and HTTP on one port",
     "stdio": "serve MCP on standard input and output",
+    "reembed": "give vectors of the present model to every row that lacks one",
     "reference": "write the reference pages from the code",
 }
 

@@ -16,6 +16,7 @@ from memory_svc.services.operation import Catalogue, Runtime
 from memory_svc.services.worker import Worker
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Storage
+from memory_svc.transports.schema import input_schema
 
 DATABASE = "memory.db"
 
@@ -25,6 +26,7 @@ class Parts(msgspec.Struct, frozen=True):
 
     catalogue: Catalogue
     storage: Storage
+    embedder: Embedder
     worker: Worker
 
     async def ready(self) -> str | None:
@@ -38,7 +40,17 @@ class Parts(msgspec.Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Parts]:
-    """The parts at work, until the block ends: the worker is stopped first, the files are closed last.
+    """The parts with the worker at work, until the block ends.
+
+    Raises what `assembled` raises.
+    """
+    async with assembled(settings) as parts, parts.worker.running():
+        yield parts
+
+
+@contextlib.asynccontextmanager
+async def assembled(settings: Settings) -> AsyncIterator[Parts]:
+    """The parts, until the block ends: the files are closed last.
 
     Raises Invalid when the zone is not known, Unavailable when the database cannot be opened.
     """
@@ -49,10 +61,16 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
         stack.push_async_callback(storage.close)
         embedder = Embedder(settings, metrics)
         stack.push_async_callback(embedder.close)
-        worker = Worker(storage, embedder, metrics, settings.worker_seconds)
-        runtime = Runtime(storage=storage, embedder=embedder, settings=settings, metrics=metrics, clock=_now)
-        await stack.enter_async_context(worker.running())
-        yield Parts(Catalogue(OPERATIONS, runtime), storage, worker)
+        worker = Worker(storage, embedder, metrics, settings)
+        runtime = Runtime(
+            storage=storage,
+            embedder=embedder,
+            settings=settings,
+            metrics=metrics,
+            clock=_now,
+            describe=lambda operation: input_schema(operation.request),
+        )
+        yield Parts(Catalogue(OPERATIONS, runtime), storage, embedder, worker)
 
 
 def open_storage(settings: Settings) -> Storage:

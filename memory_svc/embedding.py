@@ -1,9 +1,13 @@
-"""The client of the embedding server: texts in, vectors out, or None when it does not give them."""
+"""The client of the embedding server: texts in, vectors out, or None when it does not give them.
+
+A breaker keeps callers from waiting for a server that is known not to answer.
+"""
 
 import array
 import asyncio
 import math
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -11,15 +15,22 @@ import httpx2
 import msgspec
 
 from memory_svc.domain.memory import Vector
-from memory_svc.errors import Unavailable
 from memory_svc.observe import Metrics, log
 from memory_svc.settings import Settings
 
+Role = Literal["document", "query"]
+State = Literal["closed", "open", "half_open"]
+Fault = Literal[
+    "unreachable", "hung", "slow", "status", "overloaded", "garbage", "count", "dimension", "norm", "not_finite"
+]
 TEXTS_MAX = 100
 # No model's window reaches further than this, and a batch of such texts stays below the server's limit for a body.
 TEXT_CHARS_MAX = 100_000
 BATCH_CHARS_MAX = 400_000
-Role = Literal["document", "query"]
+NORM_TOLERANCE = 0.01
+LATE_SECONDS_MAX = 30.0
+LATE_MAX = 32
+PROBE = "Does the embedding server answer?"
 
 
 class Advisory(msgspec.Struct, frozen=True):
@@ -39,10 +50,43 @@ class _Answer(msgspec.Struct):
     fingerprint: str | None = None
 
 
+class Faulty(Exception):
+    """The server gave no vectors: in which way, and the words for it."""
+
+    def __init__(self, fault: Fault, text: str) -> None:
+        super().__init__(text)
+        self.fault: Fault = fault
+        self.text = text
+
+
+class Breaker:
+    """Whether the server is asked at all: closed = yes; open = no; half open = a probe is under way.
+
+    Source: Nygard, Release It!, 2nd edition, 2018, chapter 5.
+    """
+
+    def __init__(self, failures_max: int) -> None:
+        self._failures_max = failures_max
+        self._failures = 0
+        self.state: State = "closed"
+
+    def failed(self) -> None:
+        """Count a failure; so many in a row, or one of the probe, open it."""
+        self._failures += 1
+        if self.state == "half_open" or self._failures >= self._failures_max:
+            self.state = "open"
+
+    def succeeded(self) -> None:
+        """Close it."""
+        self._failures = 0
+        self.state = "closed"
+
+
 class Embedder:
     """Asks the embedding server, and remembers whether it answers.
 
-    fingerprint: of the model that answered last, "" before the first answer.
+    fingerprint: of the model that answered last, "" before the first answer. failure: why the last call gave no
+    vectors, "" when it gave some. waiting: rows known to lack a vector.
     """
 
     def __init__(
@@ -52,35 +96,45 @@ class Embedder:
         self._seconds = {"query": settings.embedding_query_seconds, "document": settings.embedding_store_seconds}
         self._metrics = metrics
         self._client = httpx2.AsyncClient(trust_env=False, transport=transport)
+        self._breaker = Breaker(settings.embedding_failures_max)
         self._told: set[str] = set()
+        self._late: set[asyncio.Task[list[Vector | None]]] = set()
+        self._dimensions = 0
+        self._asked_at = -math.inf
         self.fingerprint = ""
         self.failure = "" if self._url else "no embedding server is set"
-        metrics.degraded.set(int(bool(self.failure)))
+        self.waiting = 0
+        self._tell()
 
     @property
     def enabled(self) -> bool:
         """Whether an embedding server is set at all."""
         return bool(self._url)
 
-    async def embed(self, texts: Sequence[str], role: Role, seconds: float | None = None) -> list[Vector] | None:
-        """One L2-normalised vector a text, in order, or None when the server does not give them in time.
+    @property
+    def state(self) -> State:
+        """Whether it is asked."""
+        return self._breaker.state
 
-        seconds: how long to wait; None = as the settings say for that role.
+    async def embed(self, texts: Sequence[str], role: Role, seconds: float | None = None) -> list[Vector | None] | None:
+        """One L2-normalised vector a text, in order, None for a text it makes no sound vector of.
+
+        None at once while the breaker is open, and when no text gets a vector in time. seconds: how long to wait;
+        None = as the settings say for that role.
         """
-        if not self._url:
+        if not self._url or self._breaker.state != "closed":
             return None
-        patience = seconds or self._seconds[role]
-        try:
-            async with asyncio.timeout(patience):
-                vectors = [vector for batch in batches(texts) for vector in await self._ask(batch, role)]
-        except TimeoutError:
-            self._failed(f"it did not answer within {patience:g} s")
-        except Unavailable as problem:
-            self._failed(problem.text)
-        else:
-            self._answered(vectors)
-            return vectors
-        return None
+        return await self._measured(texts, role, seconds or self._seconds[role])
+
+    async def probe(self, idle_seconds: float) -> None:
+        """Ask for one vector where the breaker is not closed, no model is known, or nobody has asked for so long."""
+        is_idle = time.monotonic() - self._asked_at >= idle_seconds
+        if not self._url or (self._breaker.state == "closed" and self.fingerprint and not is_idle):
+            return
+        if self._breaker.state == "open":
+            self._breaker.state = "half_open"
+            self._tell()
+        await self._measured([PROBE], "query", self._seconds["query"])
 
     def advisory(self, principal: str) -> Advisory:
         """What to tell a caller now: in full the first time since the failure began, a reminder after that."""
@@ -98,40 +152,114 @@ class Embedder:
 
     async def close(self) -> None:
         """Let go of the connections."""
+        for task in tuple(self._late):
+            task.cancel()
         await self._client.aclose()
 
-    async def _ask(self, texts: Sequence[str], role: Role) -> list[Vector]:
+    async def _measured(self, texts: Sequence[str], role: Role, patience: float) -> list[Vector | None] | None:
+        self._asked_at = time.monotonic()
+        try:
+            with self._metrics.embedding():
+                vectors = await self._in_time(texts, role, patience)
+        except Faulty as fault:
+            self._failed(fault)
+            return None
+        self._answered(vectors)
+        return vectors
+
+    async def _in_time(self, texts: Sequence[str], role: Role, patience: float) -> list[Vector | None]:
+        """The vectors, if they come in time; else the call goes on a while, to tell a slow server from a hung one."""
+        task = asyncio.create_task(self._ask_all(texts, role))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=patience)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if done:
+            return task.result()
+        if len(self._late) < LATE_MAX:
+            self._late.add(task)
+            task.add_done_callback(self._came_late)
+            asyncio.get_running_loop().call_later(LATE_SECONDS_MAX, task.cancel)
+        else:
+            task.cancel()
+        raise Faulty("hung", f"it did not answer within {patience:g} s")
+
+    def _came_late(self, task: asyncio.Task[list[Vector | None]]) -> None:
+        self._late.discard(task)
+        fault: Fault = "hung" if task.cancelled() else "slow"
+        self._metrics.embedding_failed(fault)
+        if fault == "slow" and self.failure.startswith("it did not answer"):
+            self.failure += "; an answer came later, so it is slow and not gone"
+        if not task.cancelled():
+            task.exception()
+
+    async def _ask_all(self, texts: Sequence[str], role: Role) -> list[Vector | None]:
+        found = [each for batch in batches(texts) for each in await self._ask(batch, role)]
+        if texts and all(isinstance(each, Faulty) for each in found):
+            raise next(each for each in found if isinstance(each, Faulty))
+        return [None if isinstance(each, Faulty) else each for each in found]
+
+    async def _ask(self, texts: Sequence[str], role: Role) -> list[Vector | Faulty]:
         body = msgspec.json.encode({"texts": texts, "input_type": role})
         headers = {"content-type": "application/json"}
         try:
             response = await self._client.post(f"{self._url}/embed", content=body, headers=headers, timeout=None)
-            if response.status_code != httpx2.codes.OK:
-                raise Unavailable(f"it answered with status {response.status_code}")
-            answer = msgspec.json.decode(response.content, type=_Answer)
         except httpx2.HTTPError as error:
-            raise Unavailable(f"it cannot be reached ({type(error).__name__})") from error
+            raise Faulty("unreachable", f"it cannot be reached ({type(error).__name__})") from error
+        if response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+            raise Faulty("overloaded", "it has more work than it takes (status 429)")
+        if response.status_code != httpx2.codes.OK:
+            raise Faulty("status", f"it answered with status {response.status_code}")
+        try:
+            answer = msgspec.json.decode(response.content, type=_Answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable("its answer is not what the contract says") from error
+            raise Faulty("garbage", "its answer is not what the contract says") from error
         if len(answer.embeddings) != len(texts):
-            raise Unavailable(f"it gave {len(answer.embeddings)} vectors for {len(texts)} texts")
+            raise Faulty("count", f"it gave {len(answer.embeddings)} vectors for {len(texts)} texts")
+        return self._sound(answer)
+
+    def _sound(self, answer: _Answer) -> list[Vector | Faulty]:
         fingerprint = answer.fingerprint or f"unknown:{answer.dimensions}"
-        return [Vector(fingerprint, normalised(values, answer.dimensions)) for values in answer.embeddings]
+        if fingerprint == self.fingerprint and self._dimensions not in (0, answer.dimensions):
+            raise Faulty(
+                "dimension", f"its model gave {self._dimensions} dimensions before and {answer.dimensions} now"
+            )
+        found: list[Vector | Faulty] = []
+        for values in answer.embeddings:
+            try:
+                found.append(Vector(fingerprint, unit(values, answer.dimensions)))
+            except Faulty as fault:
+                self._metrics.embedding_failed(fault.fault)
+                found.append(fault)
+        self._dimensions = answer.dimensions
+        return found
 
-    def _failed(self, why: str) -> None:
-        self._metrics.embedding_failures.inc()
+    def _failed(self, fault: Faulty) -> None:
+        # A late answer is counted once it is known whether it came; unsound vectors were, one by one.
+        if fault.fault not in ("hung", "norm", "not_finite"):
+            self._metrics.embedding_failed(fault.fault)
         if not self.failure:
-            log("embedding degraded", severity=30, reason=why)
-        self.failure = why
-        self._metrics.degraded.set(1)
+            log("embedding degraded", severity=30, reason=fault.text)
+        self.failure = fault.text
+        self._breaker.failed()
+        self._tell()
 
-    def _answered(self, vectors: Sequence[Vector]) -> None:
-        if vectors:
-            self.fingerprint = vectors[-1].fingerprint
+    def _answered(self, vectors: Sequence[Vector | None]) -> None:
+        fingerprint = next((vector.fingerprint for vector in vectors if vector), self.fingerprint)
+        if self.fingerprint and fingerprint != self.fingerprint:
+            log("embedding model changed", severity=30, before=self.fingerprint, now=fingerprint)
+            self._metrics.model_changes.inc()
+        self.fingerprint = fingerprint
         if self.failure:
             log("embedding answers again")
         self.failure = ""
         self._told.clear()
-        self._metrics.degraded.set(0)
+        self._breaker.succeeded()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._metrics.embedding_state(self._breaker.state, degraded=bool(self.failure))
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -147,16 +275,18 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def normalised(values: Sequence[float], dimensions: int) -> bytes:
-    """The values over their L2 norm, as little-endian float32.
+def unit(values: Sequence[float], dimensions: int) -> bytes:
+    """The values as little-endian float32, brought to length 1 exactly.
 
-    Raises Unavailable where they are not `dimensions` finite numbers with a norm above zero.
+    Raises Faulty where they are not `dimensions` finite numbers with a length of 1 (within a hundredth).
     """
-    norm = math.sqrt(sum(value * value for value in values))
     if len(values) != dimensions:
-        raise Unavailable(f"it gave a vector of {len(values)} values where it says {dimensions}")
-    if not math.isfinite(norm) or norm == 0.0:
-        raise Unavailable("it gave a vector that is zero or not finite")
+        raise Faulty("dimension", f"it gave a vector of {len(values)} values where it says {dimensions}")
+    norm = math.sqrt(math.fsum(value * value for value in values)) if all(map(math.isfinite, values)) else math.nan
+    if not math.isfinite(norm):
+        raise Faulty("not_finite", "it gave a vector with a value that is not finite")
+    if abs(norm - 1.0) > NORM_TOLERANCE:
+        raise Faulty("norm", f"it gave a vector of length {norm:.3g} where the contract says 1")
     packed = array.array("f", [value / norm for value in values])
     if sys.byteorder == "big":
         packed.byteswap()

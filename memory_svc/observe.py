@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -15,6 +15,7 @@ from memory_svc.errors import Problem
 
 Stage = Literal["embed", "candidates", "fuse"]
 LOGGER = logging.getLogger("memory_svc")
+BREAKER_STATES = ("closed", "open", "half_open")
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -43,13 +44,39 @@ class Metrics:
             buckets=SECONDS,
             registry=self.registry,
         )
-        self.degraded = Gauge(
+        self._degraded = Gauge(
             "memory_embedding_degraded",
             "1 while the embedding server does not give vectors, so that recall answers from full text.",
             registry=self.registry,
         )
-        self.embedding_failures = Counter(
-            "memory_embedding_failures", "Calls of the embedding server that gave no vectors.", registry=self.registry
+        self._degraded_since: float | None = None
+        Gauge(
+            "memory_embedding_degraded_seconds",
+            "How long the present degradation has lasted, 0 when there is none.",
+            registry=self.registry,
+        ).set_function(self._seconds_degraded)
+        self._breaker = Gauge(
+            "memory_embedding_breaker",
+            "1 for the state the breaker is in: closed, open or half_open.",
+            ("state",),
+            registry=self.registry,
+        )
+        self._embedding_seconds = Histogram(
+            "memory_embedding_seconds",
+            "Time a call of the embedding server took, whatever came of it.",
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self._embedding_failures = Counter(
+            "memory_embedding_failures",
+            "Calls of the embedding server that gave no sound vectors, by what was wrong.",
+            ("fault",),
+            registry=self.registry,
+        )
+        self.model_changes = Counter(
+            "memory_embedding_model_changes",
+            "Times the embedding server answered with another model than before.",
+            registry=self.registry,
         )
         self.waiting = Gauge(
             "memory_rows_waiting_for_vectors",
@@ -59,9 +86,21 @@ class Metrics:
         self.fallback_recalls = Counter(
             "memory_fallback_recalls", "Recalls answered without vectors.", registry=self.registry
         )
-        self.log_bytes = Gauge(
-            "memory_write_ahead_log_bytes", "Size of the write-ahead log after a checkpoint.", registry=self.registry
+        self._rows = Gauge("memory_rows", "Rows there are, by kind.", ("kind",), registry=self.registry)
+        self._database_bytes = Gauge("memory_database_bytes", "Size of the database.", registry=self.registry)
+        self._log_bytes = Gauge("memory_write_ahead_log_bytes", "Size of the write-ahead log.", registry=self.registry)
+        self._journal = Gauge(
+            "memory_journal_sequence", "Effects that the journal has ever held.", registry=self.registry
         )
+        self.erasing = Gauge(
+            "memory_erasure_pending",
+            "1 while bytes of what was deleted may still be in the files.",
+            registry=self.registry,
+        )
+        self._worker_at = time.monotonic()
+        Gauge(
+            "memory_worker_age_seconds", "Time since the last round of background work ended.", registry=self.registry
+        ).set_function(lambda: time.monotonic() - self._worker_at)
         self._worker_failures = Counter(
             "memory_worker_failures", "Background steps that failed, by step.", ("step",), registry=self.registry
         )
@@ -93,10 +132,45 @@ class Metrics:
             )
 
     @contextlib.contextmanager
+    def embedding(self) -> Iterator[None]:
+        """Time one call of the embedding server."""
+        with self._embedding_seconds.time():
+            yield
+
+    def embedding_failed(self, fault: str) -> None:
+        """Count what was wrong with an answer of the embedding server."""
+        self._embedding_failures.labels(fault).inc()
+
+    def embedding_state(self, state: str, *, degraded: bool) -> None:
+        """Note the breaker's state and whether recall runs without vectors."""
+        for each in BREAKER_STATES:
+            self._breaker.labels(each).set(int(each == state))
+        self._degraded.set(int(degraded))
+        if not degraded:
+            self._degraded_since = None
+        elif self._degraded_since is None:
+            self._degraded_since = time.monotonic()
+
+    def _seconds_degraded(self) -> float:
+        return 0.0 if self._degraded_since is None else time.monotonic() - self._degraded_since
+
+    @contextlib.contextmanager
     def stage(self, name: Stage) -> Iterator[None]:
         """Time one stage of recall."""
         with self._stage_seconds.labels(name).time():
             yield
+
+    def sizes(self, rows: Mapping[str, int], database_bytes: int, log_bytes: int, journal_sequence: int) -> None:
+        """Note how much there is."""
+        for kind, count in rows.items():
+            self._rows.labels(kind).set(count)
+        self._database_bytes.set(database_bytes)
+        self._log_bytes.set(log_bytes)
+        self._journal.set(journal_sequence)
+
+    def worker_ran(self) -> None:
+        """Note that a round of background work has ended."""
+        self._worker_at = time.monotonic()
 
     def worker_failed(self, step: str, error: BaseException) -> None:
         """Count and log a background step that failed."""

@@ -43,6 +43,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     embedding_store_seconds: Annotated[
         float, Meta(gt=0, le=300, description="Longest wait for vectors of texts before they are embedded later.")
     ] = 5.0
+    embedding_failures_max: Annotated[
+        int, Meta(ge=1, le=100, description="Failures in a row after which callers no longer wait for vectors.")
+    ] = 2
+    embedding_probe_seconds: Annotated[
+        float,
+        Meta(gt=0, le=3600, description="Pause after which an unused embedding server is asked whether it is well."),
+    ] = 30.0
     default_agent: Annotated[
         str, Meta(description="Agent meant where a store names none; empty = it must be named.")
     ] = ""
@@ -62,6 +69,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     body_bytes_max: Annotated[int, Meta(ge=1_000, le=100_000_000, description="Largest request body, in bytes.")] = (
         4_000_000
     )
+    calls_per_second_max: Annotated[
+        float, Meta(ge=0, le=1_000_000, description="Calls of one caller in a second; 0 = no limit.")
+    ] = 1000.0
+    calls_at_once_max: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="Calls of one caller under way at once; 0 = no limit.")
+    ] = 200
+    call_seconds_max: Annotated[
+        float, Meta(gt=0, le=3600, description="Longest time one call may take before it is given up.")
+    ] = 60.0
     worker_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="Pause between two rounds of background work.")
     ] = 5.0

@@ -17,6 +17,7 @@ from memory_svc.services.worker import Worker
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Storage
 from memory_svc.storage.sqlite.engine import SqliteStorage
+from memory_svc.transports.schema import input_schema
 from tests.support.fakes import Clock, EmbeddingServer
 
 quieten_libraries()
@@ -46,9 +47,14 @@ class House:
         self.metrics = Metrics()
         self.clock = Clock()
         self.embedder = Embedder(settings, self.metrics, self.server)
-        self.worker = Worker(storage, self.embedder, self.metrics, settings.worker_seconds)
+        self.worker = Worker(storage, self.embedder, self.metrics, settings)
         runtime = Runtime(
-            storage=storage, embedder=self.embedder, settings=settings, metrics=self.metrics, clock=self.clock
+            storage=storage,
+            embedder=self.embedder,
+            settings=settings,
+            metrics=self.metrics,
+            clock=self.clock,
+            describe=lambda operation: input_schema(operation.request),
         )
         self.catalogue = Catalogue(OPERATIONS, runtime)
 

@@ -1,5 +1,6 @@
 """What can happen to the store: changes as data, the pure rule that decides their outcome, and the effects it has."""
 
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -23,6 +24,14 @@ class ChangeMemory(msgspec.Struct, frozen=True, tag_field="change", tag="change_
     expected_revision: int | None = None
 
 
+class SetLock(msgspec.Struct, frozen=True, tag_field="change", tag="set_lock"):
+    """Protect a memory from being edited or deleted, or no longer."""
+
+    id: int
+    locked: bool
+    agent: str | None = None
+
+
 class PutEpisode(msgspec.Struct, frozen=True, tag_field="change", tag="put_episode"):
     """Store an episode. Two alike are two episodes."""
 
@@ -42,7 +51,13 @@ class Forget(msgspec.Struct, frozen=True, tag_field="change", tag="forget"):
     agent: str | None = None
 
 
-Change = PutMemory | ChangeMemory | PutEpisode | PutProfile | Forget
+class ForgetAgent(msgspec.Struct, frozen=True, tag_field="change", tag="forget_agent"):
+    """Erase every row of an agent, locked ones too."""
+
+    agent: str
+
+
+Change = PutMemory | ChangeMemory | SetLock | PutEpisode | PutProfile | Forget | ForgetAgent
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -50,12 +65,13 @@ class Found(msgspec.Struct, frozen=True):
 
     row: the row it names. keyed: a memory that the agent and project see, with the same msg_id.
     twin: a memory with the same text; for a new memory one that its bucket sees (its project and channel, and what is
-    shared by all), for a changed one another of the same bucket.
+    shared by all), for a changed one another of the same bucket. rows: all of an agent's.
     """
 
     row: Row | None = None
     keyed: Memory | None = None
     twin: Memory | None = None
+    rows: tuple[Row, ...] = ()
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -67,12 +83,13 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one change."""
+    """What became of one change. ref None = it was about many rows, and `counts` says how many of each kind."""
 
     result: Literal["stored", "skipped", "changed", "gone"]
-    ref: Ref
+    ref: Ref | None
     revision: int = 0
     reason: str = ""
+    counts: dict[Kind, int] = {}
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -95,6 +112,11 @@ class Applied(msgspec.Struct, frozen=True):
     outcomes: tuple[Outcome, ...]
     sequence: int = 0
 
+    def id(self) -> int:
+        """The id of the row that the first change was about, 0 where it was about many."""
+        ref = self.outcomes[0].ref
+        return ref.id if ref else 0
+
 
 def decide(change: Change, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
     """The outcome of a change and its effects.
@@ -107,12 +129,16 @@ def decide(change: Change, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
             return _put_memory(memory, found)
         case ChangeMemory():
             return _change_memory(change, found)
+        case SetLock():
+            return _set_lock(change, found)
         case PutEpisode(episode):
             return _stored(episode)
         case PutProfile(profile):
             return _put_profile(profile, found)
         case Forget():
             return _forget(change, found)
+        case ForgetAgent():
+            return _forget_all(found.rows)
 
 
 def _put_memory(memory: Memory, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
@@ -144,6 +170,15 @@ def _change_memory(change: ChangeMemory, found: Found) -> tuple[Outcome, tuple[E
     return Outcome("changed", ref, changed.revision), (Effect(Kind.MEMORY, memory.id, changed),)
 
 
+def _set_lock(change: SetLock, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
+    ref = Ref(Kind.MEMORY, change.id)
+    memory = _owned(ref, change.agent, found)
+    if not isinstance(memory, Memory) or memory.locked == change.locked:
+        return Outcome("changed", ref, memory.revision), ()
+    changed = msgspec.structs.replace(memory, locked=change.locked, revision=memory.revision + 1)
+    return Outcome("changed", ref, changed.revision), (Effect(Kind.MEMORY, memory.id, changed),)
+
+
 def _put_profile(profile: Profile, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
     if not isinstance(found.row, Profile):
         return _stored(profile)
@@ -158,6 +193,11 @@ def _forget(change: Forget, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
     if isinstance(row, Memory):
         _refuse_locked(row, "deleted")
     return Outcome("gone", change.ref, row.revision), (Effect(change.ref.kind, change.ref.id, None),)
+
+
+def _forget_all(rows: tuple[Row, ...]) -> tuple[Outcome, tuple[Effect, ...]]:
+    counts = Counter(kind_of(row) for row in rows)
+    return Outcome("gone", None, counts=dict(counts)), tuple(Effect(kind_of(row), row.id, None) for row in rows)
 
 
 def _stored(row: Row) -> tuple[Outcome, tuple[Effect, ...]]:

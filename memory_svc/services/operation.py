@@ -1,8 +1,10 @@
 """The one door: an Operation is one thing a caller may ask; the Catalogue finds, reads, authorises, runs, measures."""
 
+import asyncio
 import datetime as dt
 import enum
 import hashlib
+import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
@@ -11,16 +13,18 @@ import msgspec
 
 from memory_svc.domain.access.principal import OWNER, Permission, Principal
 from memory_svc.domain.change import Change, Write
-from memory_svc.domain.memory import utc
+from memory_svc.domain.memory import Vector, utc
 from memory_svc.embedding import Embedder
-from memory_svc.errors import Denied, Invalid, NotFound
+from memory_svc.errors import Denied, Invalid, NotFound, Unavailable
 from memory_svc.observe import Metrics
+from memory_svc.services.limits import Limits
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Storage
 
 Wire = Literal["mcp-http", "mcp-stdio", "rest"]
 UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
 AUTO_PROJECT = "@auto"
+DEPTH_MAX = 32
 
 
 class Effect(enum.Enum):
@@ -37,26 +41,42 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """The circumstances of one call: who, over which wire, under which names."""
+    """The circumstances of one call: who, over which wire, under which names, and for how long (None = as set)."""
 
     principal: Principal = OWNER
     wire: Wire = "rest"
     request_id: str = ""
     idempotency_key: str = ""
     zone: dt.tzinfo = dt.UTC
+    seconds_max: float | None = None
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operation works with. `digest` stands for the request, so that a key used twice is told."""
+    """What an operation works with.
+
+    describe: the JSON Schema of an operation's arguments. digest: stands for the request, so that a key used twice is
+    told.
+    """
 
     storage: Storage
     embedder: Embedder
     settings: Settings
     metrics: Metrics
     clock: Callable[[], dt.datetime]
+    describe: Callable[["Operation"], dict[str, Any]] = lambda _operation: {"type": "object"}
+    operations: Mapping[str, "Operation"] = {}
     call: Call = Call()
     operation: str = ""
     digest: bytes = b""
+
+    async def vector_of(self, text: str) -> dict[int, Vector]:
+        """The vector of the row that the first change of a Write makes, by the change's index; {} = it must wait."""
+        vectors = await self.embedder.embed([text], "document")
+        vector = vectors[0] if vectors else None
+        if vector is None:
+            self.embedder.waiting += 1
+            return {}
+        return {0: vector}
 
     def write(self, *changes: Change) -> Write:
         """These changes as one Write of this call."""
@@ -72,6 +92,14 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 RequestType = TypeVar("RequestType", bound=Request)
 ResultType = TypeVar("ResultType", bound=msgspec.Struct)
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What has become of a text that was taken: on disk, found by its words, found by its meaning."""
+
+    text: Literal["done"] = "done"
+    words: Literal["done"] = "done"
+    vector: Literal["done", "waiting"] = "done"
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +143,8 @@ class Catalogue:
 
     def __init__(self, operations: Iterable[Operation], runtime: Runtime) -> None:
         self.operations: Mapping[str, Operation] = {each.name: each for each in operations}
-        self.runtime = runtime
+        self.runtime = msgspec.structs.replace(runtime, operations=self.operations)
+        self._limits = Limits(runtime.settings.calls_per_second_max, runtime.settings.calls_at_once_max)
 
     def __iter__(self) -> Iterator[Operation]:
         return iter(self.operations.values())
@@ -124,23 +153,37 @@ class Catalogue:
         """The answer of an operation, as plain values ready for JSON.
 
         Raises NotFound when there is no such operation, Invalid when the arguments do not fit, Denied when the caller
-        may not, and what the operation raises.
+        may not, Overloaded when it calls too often, Unavailable when it takes too long, and what the operation raises.
         """
         found = self.operations.get(name)
         if found is None:
             raise NotFound(f"There is no operation {name[:80]!r}; there are {', '.join(self.operations)}")
-        with self.runtime.metrics.measured(name, call.wire, call.request_id):
+        with (
+            self.runtime.metrics.measured(name, call.wire, call.request_id),
+            self._limits.call(call.principal.name),
+        ):
             request, ignored = read(found.request, arguments)
             if not call.principal.may(found.needs):
                 raise Denied("permission_denied", tool=name, required=found.needs.name.lower())
             digest = hashlib.sha256(name.encode() + msgspec.json.encode(request, order="sorted")).digest()
             runtime = msgspec.structs.replace(self.runtime, call=call, operation=name, digest=digest)
-            answer: dict[str, Any] = msgspec.to_builtins(await found.run(runtime, request))
+            answer: dict[str, Any] = msgspec.to_builtins(await self._run(found, runtime, request))
         if arguments.get("project_id") == AUTO_PROJECT:
             answer["resolved_project_id"] = AUTO_PROJECT
         if ignored:
             answer["ignored_arguments"] = ignored
         return answer
+
+    async def _run(self, found: Operation, runtime: Runtime, request: Request) -> msgspec.Struct:
+        seconds = min(runtime.call.seconds_max or math.inf, runtime.settings.call_seconds_max)
+        try:
+            async with asyncio.timeout(seconds):
+                return await found.run(runtime, request)
+        except TimeoutError as error:
+            raise Unavailable(
+                f"{found.name} took longer than {seconds:g} s and was given up; a change may yet be done: repeat it"
+                " with the same idempotency key, or look before you repeat it"
+            ) from error
 
 
 def read(request: type[RequestType], arguments: Mapping[str, Any]) -> tuple[RequestType, list[str]]:
@@ -162,8 +205,12 @@ def read(request: type[RequestType], arguments: Mapping[str, Any]) -> tuple[Requ
         raise Invalid(_explained(str(error))) from error
 
 
-def _refuse_unsendable(place: str, value: object) -> None:
+def _refuse_unsendable(place: str, value: object, depth: int = 0) -> None:
     """NUL ends a text for a full-text index, and a lone surrogate cannot be written as UTF-8."""
+    if depth > DEPTH_MAX:
+        raise Invalid(
+            f"{place.partition('.')[0].partition('[')[0]}: is nested deeper than {DEPTH_MAX} levels; flatten it"
+        )
     if isinstance(value, str):
         found = UNSENDABLE.search(value)
         if found:
@@ -172,10 +219,10 @@ def _refuse_unsendable(place: str, value: object) -> None:
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             _refuse_unsendable(f"{place} (a key)", key)
-            _refuse_unsendable(f"{place}.{key}", inner)
+            _refuse_unsendable(f"{place}.{key}", inner, depth + 1)
     elif isinstance(value, list | tuple):
         for at, inner in enumerate(value):
-            _refuse_unsendable(f"{place}[{at}]", inner)
+            _refuse_unsendable(f"{place}[{at}]", inner, depth + 1)
 
 
 def _explained(text: str) -> str:

@@ -4,29 +4,36 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from memory_svc.embedding import Embedder
+from memory_svc.domain.memory import Vector
+from memory_svc.embedding import PROBE, Embedder
 from memory_svc.observe import Metrics
+from memory_svc.settings import Settings
 from memory_svc.storage.interface import RowVector, Storage
 
-BACKFILL_ROWS = 32
-BACKFILL_BATCHES = 100
+BATCH_ROWS = 32
+BATCHES = 20
 BATCH_SECONDS_MAX = 60.0
 ERASE_STEPS = 200
-PROBE = "Does the embedding server answer?"
+BREATH_SECONDS = 0.01
 
 
 class Worker:
-    """Runs its steps in order, then pauses. A step that fails is counted and tried again in the next round."""
+    """Runs its steps in order, then pauses. A step that fails is counted and tried again in the next round.
 
-    def __init__(self, storage: Storage, embedder: Embedder, metrics: Metrics, pause_seconds: float) -> None:
+    A step says whether there is more to do: then the next round follows at once.
+    """
+
+    def __init__(self, storage: Storage, embedder: Embedder, metrics: Metrics, settings: Settings) -> None:
         self._storage = storage
         self._embedder = embedder
         self._metrics = metrics
-        self._pause_seconds = pause_seconds
-        self.steps: dict[str, Callable[[], Awaitable[None]]] = {
+        self._pause_seconds = settings.worker_seconds
+        self._probe_seconds = settings.embedding_probe_seconds
+        self.steps: dict[str, Callable[[], Awaitable[bool]]] = {
             "backfill": self.backfill,
             "checkpoint": self.checkpoint,
             "erase": self.erase,
+            "measure": self.measure,
         }
 
     @contextlib.asynccontextmanager
@@ -40,51 +47,66 @@ class Worker:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def run_once(self) -> None:
-        """Every step, once."""
+    async def run_once(self) -> bool:
+        """Every step, once; whether there is more to do."""
+        more = False
         for name, step in self.steps.items():
             try:
-                await step()
+                more = await step() or more
             except Exception as error:
                 self._metrics.worker_failed(name, error)
+        self._metrics.worker_ran()
+        return more
 
-    async def backfill(self) -> None:
-        """Give vectors to rows that wait for one, a bounded number a round."""
-        if not self._embedder.enabled:
-            return
-        if self._embedder.failure or not self._embedder.fingerprint:
-            await self._embedder.embed([PROBE], "query")
+    async def backfill(self) -> bool:
+        """Probe the embedding server, and give vectors to rows that wait for one."""
+        await self._embedder.probe(self._probe_seconds)
         fingerprint = self._embedder.fingerprint
-        if not self._embedder.failure:
-            for _ in range(BACKFILL_BATCHES):
-                if not await self._fill(fingerprint):
-                    break
-        self._metrics.waiting.set(await self._storage.derived.waiting_count(fingerprint))
+        more = False
+        for _ in range(BATCHES if fingerprint else 0):
+            more = await self._fill(fingerprint)
+            if not more:
+                break
+        self._embedder.waiting = await self._storage.derived.waiting_count(fingerprint)
+        self._metrics.waiting.set(self._embedder.waiting)
+        return more
 
-    async def checkpoint(self) -> None:
+    async def checkpoint(self) -> bool:
         """Move the write-ahead log into the database."""
-        self._metrics.log_bytes.set(await self._storage.upkeep.checkpoint())
+        await self._storage.upkeep.checkpoint()
+        return False
 
-    async def erase(self) -> None:
+    async def erase(self) -> bool:
         """Go on with the erasure of what was deleted."""
+        more = True
         for _ in range(ERASE_STEPS):
-            if not await self._storage.upkeep.erase_step():
-                return
+            more = more and await self._storage.upkeep.erase_step()
+        self._metrics.erasing.set(int(await self._storage.upkeep.erasing()))
+        return more
+
+    async def measure(self) -> bool:
+        """Refresh the gauges of what there is."""
+        sizes = await self._storage.upkeep.sizes()
+        self._metrics.sizes(sizes.rows, sizes.database_bytes, sizes.log_bytes, sizes.journal_sequence)
+        return False
 
     async def _rounds(self) -> None:
         while True:
-            await self.run_once()
-            await asyncio.sleep(self._pause_seconds)
+            more = await self.run_once()
+            await asyncio.sleep(BREATH_SECONDS if more else self._pause_seconds)
 
     async def _fill(self, fingerprint: str) -> bool:
         """One batch; whether there may be more to do."""
-        rows = await self._storage.derived.waiting(fingerprint, BACKFILL_ROWS)
-        vectors = (
-            await self._embedder.embed([row.text for row in rows], "document", BATCH_SECONDS_MAX) if rows else None
-        )
-        if not vectors or self._embedder.fingerprint != fingerprint:
+        rows = await self._storage.derived.waiting(fingerprint, BATCH_ROWS)
+        if not rows:
             return False
+        # With a text that every model can read in the batch, one that it cannot read is told from a server that fails.
+        texts = [*(row.text for row in rows), PROBE]
+        vectors = await self._embedder.embed(texts, "document", BATCH_SECONDS_MAX)
+        if vectors is None or vectors[-1] is None or self._embedder.fingerprint != fingerprint:
+            return False
+        none = Vector(fingerprint, b"")
         kept = await self._storage.derived.set_vectors(
-            [RowVector(row.ref, row.revision, vector) for row, vector in zip(rows, vectors, strict=True)]
+            [RowVector(row.ref, row.revision, vector or none) for row, vector in zip(rows, vectors[:-1], strict=True)]
         )
-        return kept > 0 and len(rows) == BACKFILL_ROWS
+        return kept > 0 and len(rows) == BATCH_ROWS

@@ -15,7 +15,7 @@ from memory_svc.domain.scope import Scope
 
 
 class RowVector(msgspec.Struct, frozen=True):
-    """The vector of one revision of a row."""
+    """The vector of one revision of a row. Without values = that model makes none of it, so it waits no more."""
 
     ref: Ref
     revision: int
@@ -61,6 +61,22 @@ class Candidates(msgspec.Struct, frozen=True):
     rows: Mapping[Ref, Row] = {}
 
 
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """The last row of a page, from which the next one goes on."""
+
+    created_at: str
+    id: int
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """How much there is."""
+
+    rows: Mapping[str, int]
+    database_bytes: int
+    log_bytes: int
+    journal_sequence: int
+
+
 class JournalRow(msgspec.Struct, frozen=True):
     """One effect as it was written. effect None = its row was erased since, or it is an erasure."""
 
@@ -83,8 +99,8 @@ class Memories(Protocol):
         """Those of these ids that lie in the scope."""
         ...
 
-    async def page(self, scope: Scope, limit: int) -> list[Memory]:
-        """The newest by creation, newest first."""
+    async def page(self, scope: Scope, limit: int, before: Position | None = None) -> list[Memory]:
+        """The newest by creation, newest first; those after a position of an earlier page."""
         ...
 
 
@@ -95,8 +111,8 @@ class Episodes(Protocol):
         """Those of these ids that lie in the scope."""
         ...
 
-    async def page(self, scope: Scope, limit: int) -> list[Episode]:
-        """The newest by creation, newest first."""
+    async def page(self, scope: Scope, limit: int, before: Position | None = None) -> list[Episode]:
+        """The newest by creation, newest first; those after a position of an earlier page."""
         ...
 
 
@@ -143,6 +159,10 @@ class Derived(Protocol):
         """How many rows lack a vector of that fingerprint; "" counts those that have none at all."""
         ...
 
+    async def forget_vectors(self) -> int:
+        """Let every row wait for a new vector; how many there are."""
+        ...
+
     async def set_vectors(self, vectors: Sequence[RowVector]) -> int:
         """Keep these where the row is still at that revision; how many were kept."""
         ...
@@ -155,8 +175,16 @@ class Upkeep(Protocol):
         """Move the write-ahead log into the database; how many bytes of log are left."""
         ...
 
-    async def erase_step(self) -> int:
-        """One bounded step towards leaving no byte of what was erased; how many steps' worth is left (0 = clean)."""
+    async def erase_step(self) -> bool:
+        """One bounded step towards leaving no byte of what was erased; whether the next one may follow at once."""
+        ...
+
+    async def erasing(self) -> bool:
+        """Whether bytes of what was erased may still be in the files."""
+        ...
+
+    async def sizes(self) -> Sizes:
+        """How much there is."""
         ...
 
     async def verify(self) -> list[str]:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import anyio
+import apsw
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -55,8 +57,6 @@ async def test_changes_of_one_write_share_its_number(storage: Storage) -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(writes=st.lists(st.lists(CHANGES, min_size=1, max_size=3), max_size=12))
 def test_a_replay_gives_the_same_store_however_often_it_runs(tmp_path: Path, writes: list[list[Change]]) -> None:
-    import anyio
-
     async def story() -> None:
         number = len(list(tmp_path.iterdir()))
         original = SqliteStorage(tmp_path / f"{number}.db")
@@ -107,10 +107,9 @@ async def test_after_the_erasure_steps_no_byte_of_an_erased_text_is_left(tmp_pat
         if "password" in row.content:
             await engine.apply(write(Forget(Ref(Kind.MEMORY, row.id))))
     await engine.apply(write(Forget(Ref(Kind.EPISODE, 1))))
-    steps = 0
-    while await engine.upkeep.erase_step():
-        steps += 1
-        assert steps < 100
+    for _ in range(100):
+        await engine.upkeep.erase_step()
+    assert not await engine.upkeep.erasing()
     for file in tmp_path.iterdir():
         held = file.read_bytes()
         for secret in [*secrets, "京都", "学病"]:
@@ -120,14 +119,30 @@ async def test_after_the_erasure_steps_no_byte_of_an_erased_text_is_left(tmp_pat
     await engine.close()
 
 
-async def test_with_nothing_to_erase_the_step_is_done_at_once(storage: Storage) -> None:
+async def test_with_nothing_to_erase_there_is_no_step(storage: Storage) -> None:
     await storage.apply(put("one"))
-    assert await storage.upkeep.erase_step() == 0
+    assert not await storage.upkeep.erasing()
+    assert not await storage.upkeep.erase_step()
+
+
+async def test_an_erasure_waits_for_a_reader_and_keeps_no_writer_waiting(storage: Storage, tmp_path: Path) -> None:
+    await storage.apply(put("xyzzy"))
+    reader = apsw.Connection(str(tmp_path / "memory.db"))
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM memories").fetchall()
+    await storage.apply(write(Forget(Ref(Kind.MEMORY, 1))))
+    with anyio.fail_after(5):
+        while await storage.upkeep.erase_step():
+            pass
+        await storage.apply(put("another"))
+    assert await storage.upkeep.erasing()
+    reader.execute("COMMIT")
+    await storage.upkeep.erase_step()
+    assert not await storage.upkeep.erasing()
+    assert b"xyzzy" not in (tmp_path / "memory.db").read_bytes()
 
 
 async def test_verify_names_a_row_that_the_journal_does_not_know(storage: Storage, tmp_path: Path) -> None:
-    import apsw
-
     await storage.apply(put("one"))
     await storage.apply(put("two"))
     connection = apsw.Connection(str(tmp_path / "memory.db"))

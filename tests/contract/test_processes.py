@@ -5,6 +5,7 @@ import stat
 import sys
 from pathlib import Path
 
+import anyio
 import apsw
 import pytest
 
@@ -13,6 +14,7 @@ from memory_svc.errors import Unavailable
 from memory_svc.storage.interface import Query
 from memory_svc.storage.sqlite.connection import open_connection
 from memory_svc.storage.sqlite.engine import SqliteStorage
+from memory_svc.storage.sqlite.turn import turn
 from tests.support.corpus import put, vector
 
 
@@ -79,3 +81,61 @@ def test_a_folder_that_cannot_be_written_stops_the_start_with_its_path(tmp_path:
     (tmp_path / "data").write_text("a file where a folder should be")
     with pytest.raises(Unavailable, match=r"data"):
         SqliteStorage(tmp_path / "data" / "memory.db")
+
+
+async def test_a_database_that_was_removed_takes_no_writes_and_is_not_ready(tmp_path: Path) -> None:
+    engine = SqliteStorage(tmp_path / "memory.db")
+    await engine.apply(put("one"))
+    await engine.ping()
+    (tmp_path / "memory.db").rename(tmp_path / "elsewhere.db")
+    for call in (engine.apply(put("two")), engine.ping()):
+        with pytest.raises(Unavailable, match="removed or replaced"):
+            await call
+    (tmp_path / "elsewhere.db").rename(tmp_path / "memory.db")
+    await engine.apply(put("two"))
+    await engine.close()
+
+
+async def test_a_process_that_holds_the_turn_too_long_is_told_and_then_writes_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_svc.storage.sqlite.connection.TURN_SECONDS_MAX", 0.3)
+    engine = SqliteStorage(tmp_path / "memory.db")
+    with turn(tmp_path / "memory.db", 1):
+        with pytest.raises(Unavailable, match="Another process has held memory.db"):
+            await engine.apply(put("one"))
+        assert await engine.memories.page(Scope(), 10) == []
+    for number in range(5):
+        await engine.apply(put(f"after {number}"))
+    await engine.close()
+
+
+async def test_a_damaged_table_is_not_ready(tmp_path: Path) -> None:
+    engine = SqliteStorage(tmp_path / "memory.db")
+    await engine.apply(put("one"))
+    await engine.close()
+    content = bytearray((tmp_path / "memory.db").read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    (tmp_path / "memory.db").write_bytes(content)
+    damaged = SqliteStorage(tmp_path / "memory.db")
+    with pytest.raises(Unavailable):
+        await damaged.ping()
+    await damaged.close()
+
+
+async def test_a_stranger_that_opens_and_closes_the_file_takes_no_lock_away(tmp_path: Path) -> None:
+    """A process that closes a file drops all POSIX locks it holds on it, so it is never opened beside SQLite."""
+    engine = SqliteStorage(tmp_path / "memory.db")
+    await engine.apply(put("one"))
+    stranger = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
+        " c.execute('SELECT count(*) FROM memories').fetchall(); c.close()"
+    )
+    path = str(tmp_path / "memory.db")
+    await anyio.run_process([sys.executable, "-c", stranger, path])
+    assert (tmp_path / "memory.db-wal").exists()
+    await engine.apply(put("two"))
+    other = SqliteStorage(tmp_path / "memory.db")
+    assert len(await other.memories.page(Scope(), 10)) == 2
+    await other.close()
+    await engine.close()

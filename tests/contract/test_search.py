@@ -2,13 +2,18 @@
 
 import asyncio
 import struct
+from pathlib import Path
 
+import apsw
 import pytest
 
 from memory_svc.domain.change import ChangeMemory, Forget, PutEpisode
 from memory_svc.domain.memory import Kind, Ref, Vector
 from memory_svc.domain.scope import Scope
 from memory_svc.storage.interface import Query, RowVector, Storage
+from memory_svc.storage.sqlite.connection import open_connection
+from memory_svc.storage.sqlite.engine import SqliteStorage
+from memory_svc.storage.sqlite.vectors import Resident
 from tests.support.corpus import episode, put, vector, write
 
 
@@ -153,3 +158,35 @@ async def test_many_replaced_vectors_do_not_stay_resident(storage: Storage) -> N
         if number % 100 == 0:
             assert [ref for ref, _ in await nearest(storage, Scope(), f"v{number}")] == ["mem:1"]
     assert (await nearest(storage, Scope(), "v1199"))[0][1] == pytest.approx(1.0)
+
+
+async def test_a_snapshot_sees_the_vectors_of_its_moment_whatever_others_have_read_since(tmp_path: Path) -> None:
+    """The resident copy is ahead of a reader that began earlier."""
+    engine = SqliteStorage(tmp_path / "memory.db")
+    for text in ("kept", "changed", "erased"):
+        await engine.apply(put(text), {0: vector(f"{text} 1")})
+    resident = Resident()
+    earlier, latest = (open_connection(tmp_path / "memory.db") for _ in range(2))
+
+    def near(connection: apsw.Connection, seed: str) -> dict[str, float]:
+        found = resident.nearest(connection, Scope(agent="a"), vector(seed), 10)
+        return {str(Ref.of_document(document)): round(score, 3) for document, score in found}
+
+    near(latest, "kept 1")
+    await engine.apply(write(ChangeMemory(2, "changed twice")), {0: vector("changed 2")})
+    await engine.apply(put("born and gone"), {0: vector("born 1")})
+    earlier.execute("BEGIN")
+    assert earlier.execute("SELECT count(*) FROM memories").fetchall() == [(4,)]
+    await engine.apply(write(ChangeMemory(2, "changed thrice")), {0: vector("changed 3")})
+    await engine.apply(write(Forget(Ref(Kind.MEMORY, 3))))
+    await engine.apply(write(Forget(Ref(Kind.MEMORY, 4))))
+    await engine.apply(put("new"), {0: vector("new 1")})
+    assert set(near(latest, "changed 3")) == {"mem:1", "mem:2", "mem:5"}
+    assert near(latest, "changed 3")["mem:2"] == 1.0
+    for seed, ref in (("changed 2", "mem:2"), ("erased 1", "mem:3"), ("born 1", "mem:4")):
+        found = near(earlier, seed)
+        assert set(found) == {"mem:1", "mem:2", "mem:3", "mem:4"}
+        assert found[ref] == 1.0
+    earlier.close()
+    latest.close()
+    await engine.close()

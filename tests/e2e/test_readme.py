@@ -101,7 +101,7 @@ def test_make_run_sets_everything_up_and_one_ctrl_c_stops_both(clone: Path, home
             headers={"Authorization": f"Bearer {token}"},
         )
         with urllib.request.urlopen(request, timeout=30) as response:
-            assert json.load(response) == {"ok": True, "result": "stored", "id": 1, "embedded": True}
+            assert json.load(response)["embedded"] is True
         assert (clone / ".venv").is_dir()
         os.killpg(started.pid, signal.SIGINT)
         started.wait(60)

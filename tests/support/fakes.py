@@ -35,12 +35,14 @@ def bag_of_words(text: str) -> list[float]:
 class EmbeddingServer(httpx2.AsyncBaseTransport):
     """Answers as an embedding server does. What is wrong with it is set by `fault`.
 
-    fault: "" | "refuse" | "hang" | "status" | "garbage" | "zero" | "count" | "nan" | "dimension"
+    fault: "" | "refuse" | "hang" | "slow" | "status" | "busy" | "garbage" | "zero" | "long" | "count" | "nan" |
+    "dimension" | "other_dimension". unreadable: a text of which it makes no sound vector.
     """
 
     def __init__(self) -> None:
         self.fault = ""
         self.fingerprint: str | None = "1:fake"
+        self.unreadable = "\0"
         self.asked: list[tuple[str, list[str]]] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -48,19 +50,29 @@ class EmbeddingServer(httpx2.AsyncBaseTransport):
         self.asked.append((body["input_type"], body["texts"]))
         if self.fault == "refuse":
             raise httpx2.ConnectError("refused")
-        if self.fault == "hang":
-            await asyncio.sleep(3600)
-        if self.fault == "status":
-            return httpx2.Response(503, json={"ok": False})
-        if self.fault == "garbage":
-            return httpx2.Response(200, content=b"<html>")
-        vectors = [bag_of_words(text) for text in body["texts"]]
-        if self.fault == "zero":
-            vectors = [[0.0] * DIMENSIONS for _ in vectors]
-        if self.fault == "nan":
-            return httpx2.Response(200, content=b'{"embeddings":[[NaN]],"dimensions":1}')
-        if self.fault == "count":
-            vectors = vectors[1:]
-        dimensions = DIMENSIONS + 1 if self.fault == "dimension" else DIMENSIONS
-        answer = {"embeddings": vectors, "dimensions": dimensions, "fingerprint": self.fingerprint}
-        return httpx2.Response(200, json=answer)
+        await asyncio.sleep({"hang": 3600, "slow": 0.4}.get(self.fault, 0))
+        plain = {
+            "busy": httpx2.Response(429, json={"ok": False}),
+            "status": httpx2.Response(503, json={"ok": False}),
+            "garbage": httpx2.Response(200, content=b"<html>"),
+            "nan": httpx2.Response(200, content=b'{"embeddings":[[NaN]],"dimensions":1}'),
+        }
+        return plain.get(self.fault) or httpx2.Response(200, json=self._answer(body["texts"]))
+
+    def _answer(self, texts: list[str]) -> dict[str, object]:
+        vectors = [bag_of_words(text) for text in texts]
+        bent = {
+            "zero": [[0.0] * DIMENSIONS for _ in vectors],
+            "long": [[2.0 * value for value in vector] for vector in vectors],
+            "other_dimension": [[*vector, 0.0] for vector in vectors],
+            "count": vectors[1:],
+        }
+        spoiled = [
+            [0.0] * DIMENSIONS if self.unreadable in text else each for text, each in zip(texts, vectors, strict=True)
+        ]
+        is_longer = self.fault in ("dimension", "other_dimension")
+        return {
+            "embeddings": bent.get(self.fault, spoiled),
+            "dimensions": DIMENSIONS + is_longer,
+            "fingerprint": self.fingerprint,
+        }

@@ -13,6 +13,7 @@ from memory_svc.storage.interface import Storage
 from tests.conftest import House
 from tests.support.wires import WIRES, Call, connected
 
+WAITING = {"text": "done", "words": "done", "vector": "waiting"}
 PARAMS = [pytest.param(wire, marks=[pytest.mark.e2e] if wire.startswith("stdio") else []) for wire in WIRES]
 
 
@@ -41,6 +42,7 @@ async def test_story_of_store(call: Call) -> None:
         "result": "stored",
         "id": 1,
         "embedded": False,
+        "receipt": WAITING,
         "timestamp": "2026-01-01T00:00:00+00:00",
     }
     skipped = await call("store", agent_id="a", content="one", colour="red")
@@ -58,7 +60,7 @@ async def test_story_of_store(call: Call) -> None:
 
 async def test_story_of_update_memory(call: Call) -> None:
     await call("store", agent_id="a", content="one")
-    assert await call("update_memory", memory_id=1, content="two") == {"ok": True, "updated_id": 1, "embedded": False}
+    assert await call("update_memory", memory_id=1, content="two") == {"ok": True, "updated_id": 1, "receipt": WAITING}
     assert (await call("update_memory", memory_id=1.0, content="three"))["updated_id"] == 1
     failed(await call("update_memory", memory_id=2, content="x"), "not_found", "Memory 2 not found")
     failed(await call("update_memory", memory_id="1", content="x"), "invalid", "memory_id:")
@@ -100,7 +102,7 @@ async def test_story_of_list_memories(call: Call) -> None:
 
 async def test_story_of_archive_episode(call: Call) -> None:
     answer = await call("archive_episode", agent_id="a", summary="done", resolved=True)
-    assert answer == {"ok": True, "episode_id": 1, "embedded": False}
+    assert answer == {"ok": True, "episode_id": 1, "receipt": WAITING}
     refused = await call("archive_episode", agent_id="a", summary=" ")
     failed(refused, "invalid", "summary is required")
     assert refused["episode_id"] is None
@@ -119,6 +121,44 @@ async def test_story_of_update_profile(call: Call) -> None:
 async def test_story_of_get_profile(call: Call) -> None:
     await call("update_profile", agent_id="a", profile="likes tea")
     assert await call("get_profile", agent_id="a") == {"profile": "likes tea"}
+
+
+async def test_story_of_lock_memory(call: Call) -> None:
+    await call("store", agent_id="a", content="one")
+    assert await call("lock_memory", memory_id=1) == {"ok": True, "locked_id": 1}
+    failed(await call("lock_memory", memory_id=9), "not_found", "Memory 9 not found")
+
+
+async def test_story_of_unlock_memory(call: Call) -> None:
+    await call("store", agent_id="a", content="one", lock=True)
+    assert await call("unlock_memory", memory_id=1) == {"ok": True, "unlocked_id": 1}
+
+
+async def test_story_of_delete_episode(call: Call) -> None:
+    await call("archive_episode", agent_id="a", summary="done")
+    assert await call("delete_episode", episode_id=1) == {"ok": True, "deleted_id": 1}
+    failed(await call("delete_episode", episode_id=1), "not_found", "Episode 1 not found")
+
+
+async def test_story_of_delete_agent_data(call: Call) -> None:
+    await call("store", agent_id="a", content="one")
+    assert (await call("delete_agent_data", agent_id="a"))["deleted_memories"] == 1
+    failed(await call("delete_agent_data", agent_id=""), "invalid", "agent_id is required")
+
+
+async def test_story_of_recall_with_context(call: Call) -> None:
+    await call("store", agent_id="a", message={"content": "apples", "timestamp": "2026-01-01T00:00:00Z"})
+    said = [{"role": "user", "content": "hello", "timestamp": "2026-01-02T00:00:00Z"}]
+    answer = await call("recall_with_context", agent_id="a", query="apples", external_context=said)
+    assert [row["content"] for row in answer["messages"]] == ["apples", "hello"]
+
+
+async def test_story_of_get_queue_status(call: Call) -> None:
+    assert (await call("get_queue_status"))["enabled"] is False
+
+
+async def test_story_of_find_tools(call: Call) -> None:
+    assert (await call("find_tools", query="delete an agent"))["tools"][0]["name"] == "delete_agent_data"
 
 
 async def test_what_is_no_operation_is_not_found(call: Call) -> None:

@@ -12,6 +12,7 @@ from memory_svc.domain.memory import Episode, Kind, Memory, Ref
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.text import preview
 from memory_svc.errors import Invalid
+from memory_svc.services.memory.page import Cursor, next_cursor, position
 from memory_svc.services.memory.recall import ProjectFilter
 from memory_svc.services.memory.shown import Shown, whole
 from memory_svc.services.operation import Effect, Request, Runtime, operation
@@ -52,6 +53,7 @@ class ListMemories(Request, frozen=True, kw_only=True):
 
     agent_id: AgentFilter | UnsetType = UNSET
     limit: Annotated[int, Meta(description="Rows at most; at most 500.")] = 100
+    cursor: Cursor = ""
     project_id: ProjectFilter | UnsetType = UNSET
 
 
@@ -73,10 +75,11 @@ class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memories(msgspec.Struct, frozen=True, kw_only=True):
-    """Memories, newest first. budget_chars is told where the list was too long for whole contents."""
+    """Memories, newest first; next_cursor where there are more. budget_chars: contents were cut to keep to it."""
 
     memories: list[ListedMemory]
     count: int
+    next_cursor: str | UnsetType = UNSET
     budget_chars: int | UnsetType = UNSET
 
 
@@ -85,6 +88,7 @@ class ListEpisodes(Request, frozen=True, kw_only=True):
 
     agent_id: AgentFilter | UnsetType = UNSET
     limit: Annotated[int, Meta(description="Rows at most; at most 200.")] = 50
+    cursor: Cursor = ""
     project_id: ProjectFilter | UnsetType = UNSET
 
 
@@ -107,10 +111,11 @@ class ListedEpisode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Episodes(msgspec.Struct, frozen=True, kw_only=True):
-    """Episodes, newest first. budget_chars is told where the list was too long for whole texts."""
+    """Episodes, newest first; next_cursor where there are more. budget_chars: texts were cut to keep to it."""
 
     episodes: list[ListedEpisode]
     count: int
+    next_cursor: str | UnsetType = UNSET
     budget_chars: int | UnsetType = UNSET
 
 
@@ -145,7 +150,9 @@ async def get_contents(runtime: Runtime, request: GetContents) -> Contents:
 @operation(needs=Permission.READ, effect=Effect.READ)
 async def list_memories(runtime: Runtime, request: ListMemories) -> Memories:
     """List memories, newest first."""
-    rows = await runtime.storage.memories.page(_scope(request), max(0, min(request.limit, 500)))
+    limit = max(0, min(request.limit, 500))
+    found = await runtime.storage.memories.page(_scope(request), limit + 1, position(request.cursor))
+    rows = found[:limit]
     listed = [
         ListedMemory(
             id=row.id,
@@ -163,13 +170,20 @@ async def list_memories(runtime: Runtime, request: ListMemories) -> Memories:
     fits = list(_fits([len(row.content) for row in rows], MEMORIES_BUDGET_CHARS))
     shown = [row if whole else _cut_memory(row) for row, whole in zip(listed, fits, strict=True)]
     spent = any(row.content_truncated is True for row in shown)
-    return Memories(memories=shown, count=len(shown), budget_chars=MEMORIES_BUDGET_CHARS if spent else UNSET)
+    return Memories(
+        memories=shown,
+        count=len(shown),
+        next_cursor=next_cursor(found, limit),
+        budget_chars=MEMORIES_BUDGET_CHARS if spent else UNSET,
+    )
 
 
 @operation(needs=Permission.READ, effect=Effect.READ)
 async def list_episodes(runtime: Runtime, request: ListEpisodes) -> Episodes:
     """List episodes, newest first."""
-    rows = await runtime.storage.episodes.page(_scope(request), max(0, min(request.limit, 200)))
+    limit = max(0, min(request.limit, 200))
+    found = await runtime.storage.episodes.page(_scope(request), limit + 1, position(request.cursor))
+    rows = found[:limit]
     listed = [
         ListedEpisode(
             id=row.id,
@@ -186,7 +200,12 @@ async def list_episodes(runtime: Runtime, request: ListEpisodes) -> Episodes:
     fits = list(_fits([len(row.summary) + len(row.keywords) for row in rows], EPISODES_BUDGET_CHARS))
     shown = [row if whole else _cut_episode(row) for row, whole in zip(listed, fits, strict=True)]
     spent = any(row.ref is not UNSET for row in shown)
-    return Episodes(episodes=shown, count=len(shown), budget_chars=EPISODES_BUDGET_CHARS if spent else UNSET)
+    return Episodes(
+        episodes=shown,
+        count=len(shown),
+        next_cursor=next_cursor(found, limit),
+        budget_chars=EPISODES_BUDGET_CHARS if spent else UNSET,
+    )
 
 
 OPERATIONS = (get_contents, list_memories, list_episodes)

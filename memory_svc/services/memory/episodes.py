@@ -8,11 +8,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
-from memory_svc.domain.change import PutEpisode
-from memory_svc.domain.memory import Episode, clean_content, instant, utc
+from memory_svc.domain.change import Forget, PutEpisode
+from memory_svc.domain.memory import Episode, Kind, Ref, clean_content, instant, utc
 from memory_svc.errors import Invalid
-from memory_svc.services.memory.remember import Channel, ProjectId
-from memory_svc.services.operation import Effect, Request, Runtime, operation
+from memory_svc.services.memory.remember import Channel, Owner, ProjectId, owner, receipt
+from memory_svc.services.operation import Effect, Receipt, Request, Runtime, operation
 
 
 class ArchiveEpisode(Request, frozen=True, kw_only=True):
@@ -30,12 +30,26 @@ class ArchiveEpisode(Request, frozen=True, kw_only=True):
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
-    """The episode that was stored. `embedded` is told when its vector is still to come."""
+    """The episode that was stored."""
 
     ok: bool = True
     episode_id: int
     truncated: bool | UnsetType = UNSET
-    embedded: bool | UnsetType = UNSET
+    receipt: Receipt
+
+
+class DeleteEpisode(Request, frozen=True, kw_only=True):
+    """Which episode."""
+
+    episode_id: Annotated[int, Meta(description="Number of the episode, as in `ep:<number>`.")]
+    agent_id: Owner | UnsetType = UNSET
+
+
+class EpisodeDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The episode that is gone."""
+
+    ok: bool = True
+    deleted_id: int
 
 
 @operation(needs=Permission.WRITE, effect=Effect.ADD, idempotent=False)
@@ -58,16 +72,24 @@ async def archive_episode(runtime: Runtime, request: ArchiveEpisode) -> Archived
         created_at=utc(runtime.clock()),
         resolved=request.resolved,
     )
-    vectors = await runtime.embedder.embed([episode.searched], "document")
-    applied = await runtime.storage.apply(runtime.write(PutEpisode(episode)), {0: vectors[0]} if vectors else None)
+    vectors = await runtime.vector_of(episode.searched)
+    applied = await runtime.storage.apply(runtime.write(PutEpisode(episode)), vectors)
     return Archived(
-        episode_id=applied.outcomes[0].ref.id,
+        episode_id=applied.id(),
         truncated=summary_cut or keywords_cut or UNSET,
-        embedded=UNSET if vectors else False,
+        receipt=receipt(vectors),
     )
 
 
-OPERATIONS = (archive_episode,)
+@operation(needs=Permission.WRITE, effect=Effect.ERASE)
+async def delete_episode(runtime: Runtime, request: DeleteEpisode) -> EpisodeDeleted:
+    """Erase an episode for good."""
+    ref = Ref(Kind.EPISODE, request.episode_id)
+    await runtime.storage.apply(runtime.write(Forget(ref, owner(request.agent_id))))
+    return EpisodeDeleted(deleted_id=request.episode_id)
+
+
+OPERATIONS = (archive_episode, delete_episode)
 
 
 def span(history: Sequence[dict[str, Any]], now: dt.datetime, zone: dt.tzinfo) -> tuple[str, str]:

@@ -42,6 +42,15 @@ class Recall(Request, frozen=True, kw_only=True):
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
 
 
+class Channels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which arms ran: `ran`, or `skipped` or `degraded` and why. waiting: rows that have no vector yet."""
+
+    vectors: str
+    words: str
+    episodes: str
+    waiting: int = 0
+
+
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     """The rows, best last. `status` no_query = nothing was asked, so these are the newest memories.
 
@@ -52,12 +61,24 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["no_query"] | UnsetType = UNSET
     query_truncated: int | UnsetType = UNSET
     full_content_budget_chars: int | UnsetType = UNSET
+    channels: Channels
     advisory: Advisory | UnsetType = UNSET
+
+
+NOT_ASKED = Channels(vectors="skipped: no query", words="skipped: no query", episodes="skipped: no query")
 
 
 @operation(needs=Permission.READ, effect=Effect.READ)
 async def recall(runtime: Runtime, request: Recall) -> Recalled:
     """Find what is remembered about a query, by meaning and by word. The LAST message is the best match."""
+    return await recalled(runtime, request)
+
+
+OPERATIONS = (recall,)
+
+
+async def recalled(runtime: Runtime, request: Recall) -> Recalled:
+    """What a recall answers."""
     scope = Scope(
         agent=request.agent_id,
         project=None if request.project_id is UNSET else request.project_id,
@@ -69,7 +90,7 @@ async def recall(runtime: Runtime, request: Recall) -> Recalled:
     words = tuple(query_words(query))
     if not words:
         rows = await runtime.storage.memories.page(scope, depth)
-        return _answer(runtime, request, _kept([(row, whole(row)) for row in rows], request), None, asked=False)
+        return _answer(runtime, request, _kept([(row, whole(row)) for row in rows], request), NOT_ASKED)
     with runtime.metrics.stage("embed"):
         vectors = await runtime.embedder.embed([query], "query")
     vector = vectors[0] if vectors else None
@@ -77,10 +98,7 @@ async def recall(runtime: Runtime, request: Recall) -> Recalled:
         found = await runtime.storage.search.candidates(scope, Query(words, vector, depth))
     with runtime.metrics.stage("fuse"):
         rows_best_first = _kept(_fused(found, runtime.settings.rrf_k), request)
-        return _answer(runtime, request, rows_best_first, vector, asked=True)
-
-
-OPERATIONS = (recall,)
+        return _answer(runtime, request, rows_best_first, _channels(runtime, scope, vector))
 
 
 def _fused(found: Candidates, k: int) -> list[tuple[Memory | Episode, Shown]]:
@@ -111,12 +129,22 @@ def _kept(ranked: Sequence[tuple[Memory | Episode, Shown]], request: Recall) -> 
     return kept[: request.limit]
 
 
-def _answer(
-    runtime: Runtime, request: Recall, best_first: Sequence[Shown], vector: Vector | None, *, asked: bool
-) -> Recalled:
+def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels:
+    embedder = runtime.embedder
+    without = f"degraded: {embedder.failure or 'the query has no sound vector'}"
+    return Channels(
+        vectors="ran" if vector else without if embedder.enabled else f"skipped: {embedder.failure}",
+        words="ran",
+        episodes="ran" if scope.shows_episodes() else "skipped: source_id hides episodes",
+        waiting=embedder.waiting,
+    )
+
+
+def _answer(runtime: Runtime, request: Recall, best_first: Sequence[Shown], channels: Channels) -> Recalled:
     messages, budget_spent = _cut(best_first, request, runtime.settings.preview_chars)
+    asked = channels is not NOT_ASKED
     advisory: Advisory | UnsetType = UNSET
-    if asked and vector is None:
+    if asked and channels.vectors != "ran":
         runtime.metrics.fallback_recalls.inc()
         advisory = runtime.embedder.advisory(runtime.call.principal.name)
     return Recalled(
@@ -124,6 +152,7 @@ def _answer(
         status=UNSET if asked else "no_query",
         query_truncated=QUERY_CHARS_MAX if len(request.query) > QUERY_CHARS_MAX else UNSET,
         full_content_budget_chars=FULL_CONTENT_BUDGET_CHARS if budget_spent else UNSET,
+        channels=channels,
         advisory=advisory,
     )
 

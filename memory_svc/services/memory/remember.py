@@ -2,18 +2,20 @@
 
 import datetime as dt
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
-from memory_svc.domain.change import ChangeMemory, Forget, PutMemory
+from memory_svc.domain.change import ChangeMemory, Forget, ForgetAgent, PutMemory, SetLock
 from memory_svc.domain.memory import (
     TEXT_FIELD_CHARS_MAX,
     Kind,
     Memory,
     Ref,
+    Vector,
     clean_content,
     folded_source,
     instant,
@@ -21,7 +23,7 @@ from memory_svc.domain.memory import (
     utc,
 )
 from memory_svc.errors import Invalid
-from memory_svc.services.operation import Effect, Request, Runtime, operation
+from memory_svc.services.operation import Effect, Receipt, Request, Runtime, operation
 
 AHEAD_SECONDS_ALLOWED = 300
 FORMS_MIXED = "send content, id, source, timestamp and metadata either at the top level or inside message, not both"
@@ -93,6 +95,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | UnsetType = UNSET
     id: int | UnsetType = UNSET
     embedded: bool | UnsetType = UNSET
+    receipt: Receipt | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
     timestamp: str | UnsetType = UNSET
     timestamp_ahead_of_clock: AheadOfClock | UnsetType = UNSET
@@ -109,12 +112,50 @@ class UpdateMemory(Request, frozen=True, kw_only=True):
 
 
 class Updated(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory that was changed. `embedded` is told when its vector is still to come."""
+    """The memory that was changed."""
 
     ok: bool = True
     updated_id: int
     truncated: bool | UnsetType = UNSET
-    embedded: bool | UnsetType = UNSET
+    receipt: Receipt
+
+
+class LockMemory(Request, frozen=True, kw_only=True):
+    """Which memory."""
+
+    memory_id: MemoryId
+    agent_id: Owner | UnsetType = UNSET
+
+
+class Locked(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory that is protected now."""
+
+    ok: bool = True
+    locked_id: int
+
+
+class Unlocked(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory that is protected no more."""
+
+    ok: bool = True
+    unlocked_id: int
+
+
+class DeleteAgentData(Request, frozen=True, kw_only=True):
+    """Whose rows."""
+
+    agent_id: Annotated[str, Meta(max_length=1000, description="Whose rows, every one of them.")]
+
+
+class AgentDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """How many rows of each kind are gone, and how many of them still waited for a vector."""
+
+    ok: bool = True
+    agent_id: str
+    deleted_memories: int
+    deleted_profiles: int
+    deleted_episodes: int
+    deleted_pending_tasks: int = 0
 
 
 class DeleteMemory(Request, frozen=True, kw_only=True):
@@ -152,16 +193,17 @@ async def store(runtime: Runtime, request: Store) -> Stored:
         draft = _draft(runtime, request)
     except _Rejected as rejected:
         return Stored(ok=False, result="rejected", reason=str(rejected), locked=locked)
-    vectors = await runtime.embedder.embed([draft.memory.content], "document")
-    applied = await runtime.storage.apply(runtime.write(PutMemory(draft.memory)), {0: vectors[0]} if vectors else None)
+    vectors = await runtime.vector_of(draft.memory.content)
+    applied = await runtime.storage.apply(runtime.write(PutMemory(draft.memory)), vectors)
     outcome = applied.outcomes[0]
     stored = outcome.result == "stored"
     return Stored(
         ok=True,
         result="stored" if stored else "skipped",
         reason=outcome.reason or UNSET,
-        id=outcome.ref.id,
+        id=applied.id(),
         embedded=bool(vectors) if stored else UNSET,
+        receipt=receipt(vectors) if stored else UNSET,
         truncated=draft.truncated or UNSET,
         timestamp=draft.memory.timestamp if stored and draft.naive else UNSET,
         timestamp_ahead_of_clock=_ahead(draft.memory.timestamp, runtime.clock()) if stored else UNSET,
@@ -178,23 +220,58 @@ async def update_memory(runtime: Runtime, request: UpdateMemory) -> Updated:
     content, truncated = clean_content(request.content, runtime.settings.content_chars_max)
     if not content:
         raise Invalid("Content cannot be empty after sanitization")
-    vectors = await runtime.embedder.embed([content], "document")
-    change = ChangeMemory(request.memory_id, content, _owner(request.agent_id))
-    await runtime.storage.apply(runtime.write(change), {0: vectors[0]} if vectors else None)
-    return Updated(updated_id=request.memory_id, truncated=truncated or UNSET, embedded=UNSET if vectors else False)
+    vectors = await runtime.vector_of(content)
+    change = ChangeMemory(request.memory_id, content, owner(request.agent_id))
+    await runtime.storage.apply(runtime.write(change), vectors)
+    return Updated(updated_id=request.memory_id, truncated=truncated or UNSET, receipt=receipt(vectors))
 
 
 @operation(needs=Permission.WRITE, effect=Effect.ERASE)
 async def delete_memory(runtime: Runtime, request: DeleteMemory) -> Deleted:
     """Erase a memory for good. Refused while it is locked."""
-    await runtime.storage.apply(runtime.write(Forget(Ref(Kind.MEMORY, request.memory_id), _owner(request.agent_id))))
+    await runtime.storage.apply(runtime.write(Forget(Ref(Kind.MEMORY, request.memory_id), owner(request.agent_id))))
     return Deleted(deleted_id=request.memory_id)
 
 
-OPERATIONS = (store, update_memory, delete_memory)
+@operation(needs=Permission.WRITE, effect=Effect.CHANGE)
+async def lock_memory(runtime: Runtime, request: LockMemory) -> Locked:
+    """Protect a memory from being edited or deleted. It ranks no higher for it."""
+    await runtime.storage.apply(runtime.write(SetLock(request.memory_id, True, owner(request.agent_id))))
+    return Locked(locked_id=request.memory_id)
 
 
-def _owner(agent_id: str | UnsetType) -> str | None:
+@operation(needs=Permission.WRITE, effect=Effect.CHANGE)
+async def unlock_memory(runtime: Runtime, request: LockMemory) -> Unlocked:
+    """Let a memory be edited and deleted again."""
+    await runtime.storage.apply(runtime.write(SetLock(request.memory_id, False, owner(request.agent_id))))
+    return Unlocked(unlocked_id=request.memory_id)
+
+
+@operation(needs=Permission.WRITE, effect=Effect.ERASE)
+async def delete_agent_data(runtime: Runtime, request: DeleteAgentData) -> AgentDeleted:
+    """Erase everything of an agent for good: memories (locked ones too), episodes, profiles."""
+    if not request.agent_id:
+        raise Invalid("agent_id is required for bulk deletion: name the agent")
+    applied = await runtime.storage.apply(runtime.write(ForgetAgent(request.agent_id)))
+    counts = applied.outcomes[0].counts
+    return AgentDeleted(
+        agent_id=request.agent_id,
+        deleted_memories=counts.get(Kind.MEMORY, 0),
+        deleted_profiles=counts.get(Kind.PROFILE, 0),
+        deleted_episodes=counts.get(Kind.EPISODE, 0),
+    )
+
+
+OPERATIONS = (store, update_memory, delete_memory, lock_memory, unlock_memory, delete_agent_data)
+
+
+def receipt(vectors: Mapping[int, Vector]) -> Receipt:
+    """What has become of a text whose vector is among these, or is still to come."""
+    return Receipt(vector="done" if vectors else "waiting")
+
+
+def owner(agent_id: str | UnsetType) -> str | None:
+    """The agent that must own the row; None = whoever does."""
     return None if agent_id is UNSET else agent_id
 
 

@@ -1,6 +1,6 @@
 """How rows look to a caller: the fields of an answer, cut to a preview or whole within a budget."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -25,10 +25,11 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """One row of an answer. `content_len` is told where the content is cut; `get_contents` gives it whole."""
 
     content: str
-    ref: str
+    ref: str | UnsetType = UNSET
     source: dict[str, Any] | str
     timestamp: str
     id: str | UnsetType = UNSET
+    context_type: Literal["conversation"] | UnsetType = UNSET
     match_reason: MatchReason | UnsetType = UNSET
     content_len: int | UnsetType = UNSET
     content_truncated: bool | UnsetType = UNSET

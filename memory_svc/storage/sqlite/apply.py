@@ -10,19 +10,21 @@ from memory_svc.domain.change import (
     Change,
     ChangeMemory,
     Forget,
+    ForgetAgent,
     Found,
     Outcome,
     PutEpisode,
     PutMemory,
     PutProfile,
+    SetLock,
     Write,
     decide,
 )
-from memory_svc.domain.memory import Kind, Memory, Ref, Vector
+from memory_svc.domain.memory import Kind, Memory, Ref, Vector, kind_of
 from memory_svc.errors import Conflict
 from memory_svc.storage.sqlite import journal, memories
 from memory_svc.storage.sqlite.episodes import select_profiles
-from memory_svc.storage.sqlite.rows import read_row, write_row
+from memory_svc.storage.sqlite.rows import read_row, rows_of, write_row
 
 
 def apply(connection: apsw.Connection, write: Write, vectors: Mapping[int, Vector]) -> Applied:
@@ -64,6 +66,10 @@ def find(connection: apsw.Connection, change: Change) -> Found:
             return Found(row=found[0] if found else None)
         case Forget(ref):
             return Found(row=read_row(connection, ref))
+        case SetLock(id):
+            return Found(row=read_row(connection, Ref(Kind.MEMORY, id)))
+        case ForgetAgent(agent):
+            return Found(rows=tuple(rows_of(connection, agent)))
         case PutEpisode():
             return Found()
 
@@ -71,13 +77,15 @@ def find(connection: apsw.Connection, change: Change) -> Found:
 def _change(connection: apsw.Connection, write: Write, number: int, change: Change, vector: Vector | None) -> Outcome:
     found = find(connection, change)
     outcome, effects = decide(change, found)
+    owners = {(kind_of(row), row.id): row for row in (*found.rows, *([found.row] if found.row else []))}
     for effect in effects:
-        owner = effect.row or found.row
+        owner = effect.row or owners.get((effect.kind, effect.id))
         id = write_row(connection, effect, vector)
         row = msgspec.structs.replace(effect.row, id=id) if effect.row else None
         if owner:
             journal.append(connection, write, number, msgspec.structs.replace(effect, id=id, row=row), owner)
-        outcome = msgspec.structs.replace(outcome, ref=Ref(effect.kind, id))
+        if outcome.ref:
+            outcome = msgspec.structs.replace(outcome, ref=Ref(effect.kind, id))
     return outcome
 
 

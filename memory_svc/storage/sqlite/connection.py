@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import queue
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,15 +14,12 @@ from typing import Any, TypeVar
 import apsw
 
 from memory_svc.errors import Conflict, Overloaded, Problem, Unavailable
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from memory_svc.storage.sqlite.turn import file_errors, turn
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 BUSY_MILLISECONDS = 10_000
+TURN_SECONDS_MAX = 10.0
 GROUP_WRITES_MAX = 256
 WAITING_WRITES_MAX = 10_000
 PRAGMAS = (
@@ -46,22 +42,15 @@ def engine_errors() -> Iterator[None]:
         raise Unavailable(f"The database does not answer: {error}") from error
 
 
-@contextlib.contextmanager
-def file_errors(path: Path) -> Iterator[None]:
-    """Turn what the file system raises into Unavailable that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise Unavailable(f"Cannot open {path}: {error.strerror}; see that this user may write there") from error
-
-
 def open_connection(path: Path) -> apsw.Connection:
     """A connection to a file that is private to its owner and made when absent.
 
     Raises Unavailable when the file cannot be opened or is not a database.
     """
-    with file_errors(path):
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    # A file that is there is never opened here: closing it would drop every lock that SQLite holds on it in this
+    # process (How To Corrupt An SQLite Database File, section 2.2).
+    with file_errors(path), contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with engine_errors():
         connection = apsw.Connection(str(path))
         connection.set_busy_timeout(BUSY_MILLISECONDS)
@@ -70,29 +59,27 @@ def open_connection(path: Path) -> apsw.Connection:
     return connection
 
 
-@contextlib.contextmanager
-def turn(path: Path) -> Iterator[None]:
-    """The file's writer lock, so that processes take turns: SQLite's own waiting starves one of two writers.
+class FileIdentity:
+    """Which file was opened: what is written to one that was removed or replaced since is lost at the next start."""
 
-    Raises Unavailable when the lock cannot be had.
-    """
-    with file_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path.with_name(path.name + "-turn"), os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        with file_errors(path):
-            _lock(descriptor)
-        yield
-    finally:
-        os.close(descriptor)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened = self._now()
 
+    def check(self) -> None:
+        """Raise Unavailable unless the file is still where it was opened."""
+        if self._now() != self._opened:
+            raise Unavailable(
+                f"{self._path} was removed or replaced while it was open; put it back, or restart to begin with what"
+                " is there now"
+            )
 
-def _lock(descriptor: int) -> None:
-    """Closing the descriptor lets go of the lock, whoever closes it."""
-    if sys.platform == "win32":
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    def _now(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_dev, status.st_ino
 
 
 class Readers:
@@ -100,6 +87,7 @@ class Readers:
 
     def __init__(self, path: Path, count: int) -> None:
         self._idle: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
+        self._file = FileIdentity(path)
         self._all = [open_connection(path) for _ in range(count)]
         for connection in self._all:
             connection.execute("PRAGMA query_only=ON")
@@ -110,6 +98,10 @@ class Readers:
         """What `work` returns, given a connection inside a snapshot."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_snapshot, work)
 
+    async def ping(self) -> None:
+        """Raise Unavailable unless the file is there and the first page of each table can be read."""
+        await self.run(self._ping)
+
     async def aside(self, work: Callable[[], T]) -> T:
         """What `work` returns, run in a reading thread with no connection of the pool."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -119,6 +111,11 @@ class Readers:
         self._threads.shutdown()
         for connection in self._all:
             connection.close()
+
+    def _ping(self, connection: apsw.Connection) -> None:
+        self._file.check()
+        for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+            connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall()
 
     def _in_snapshot(self, work: Work[T]) -> T:
         connection = self._idle.get()
@@ -158,6 +155,7 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection = open_connection(path)
+        self._file = FileIdentity(path)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="write")
         self._waiting: deque[_Job] = deque()
         self._lock = threading.Lock()
@@ -202,7 +200,8 @@ class Writer:
 
     def _write_group(self, group: list[_Job]) -> None:
         try:
-            with turn(self._path), engine_errors():
+            with turn(self._path, TURN_SECONDS_MAX), engine_errors():
+                self._file.check()
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
                     answers = [self._write_one(job) for job in group]

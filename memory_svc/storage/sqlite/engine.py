@@ -9,11 +9,18 @@ from memory_svc.domain.memory import Vector
 from memory_svc.errors import Unavailable
 from memory_svc.storage.migrate import migrate
 from memory_svc.storage.sqlite.apply import apply
-from memory_svc.storage.sqlite.connection import Readers, Writer, engine_errors, open_connection, turn
+from memory_svc.storage.sqlite.connection import (
+    TURN_SECONDS_MAX,
+    Readers,
+    Writer,
+    engine_errors,
+    open_connection,
+)
 from memory_svc.storage.sqlite.episodes import Episodes, Profiles
 from memory_svc.storage.sqlite.journal import Journal
 from memory_svc.storage.sqlite.memories import Memories
 from memory_svc.storage.sqlite.search import Search
+from memory_svc.storage.sqlite.turn import turn
 from memory_svc.storage.sqlite.upkeep import Upkeep
 from memory_svc.storage.sqlite.vectors import Derived, Resident
 
@@ -29,7 +36,7 @@ class SqliteStorage:
 
         Raises Unavailable when it cannot be opened, is not a database, or has a newer schema.
         """
-        with turn(path), engine_errors():
+        with turn(path, TURN_SECONDS_MAX), engine_errors():
             first = open_connection(path)
             migrate(first)
             first.close()
@@ -59,7 +66,7 @@ class SqliteStorage:
 
     async def ping(self) -> None:
         """Raise Unavailable unless the engine answers."""
-        await self._readers.run(lambda connection: next(connection.execute("SELECT 1")))
+        await self._readers.ping()
 
     async def close(self) -> None:
         """Finish what waits, checkpoint, let go of the files."""

@@ -7,8 +7,9 @@ import apsw
 
 from memory_svc.domain.memory import Episode, Profile
 from memory_svc.domain.scope import Scope
+from memory_svc.storage.interface import Position
 from memory_svc.storage.sqlite.connection import Readers
-from memory_svc.storage.sqlite.scope import where
+from memory_svc.storage.sqlite.scope import older, where
 
 COLUMNS = (
     "episodes.id, episodes.agent, episodes.project, episodes.channel, episodes.summary, episodes.keywords, "
@@ -110,11 +111,14 @@ class Episodes:
         )
         return {episode.id: episode for episode in rows}
 
-    async def page(self, scope: Scope, limit: int) -> list[Episode]:
-        """The newest by creation, newest first."""
+    async def page(self, scope: Scope, limit: int, before: Position | None = None) -> list[Episode]:
+        """The newest by creation, newest first; those after a position of an earlier page."""
         condition, values = where(scope, "episodes")
+        after, position = older(before, "episodes")
         order = "ORDER BY episodes.created_at DESC, episodes.id DESC LIMIT ?"
-        return await self._readers.run(lambda connection: select(connection, f"{condition} {order}", [*values, limit]))
+        return await self._readers.run(
+            lambda connection: select(connection, f"{condition} AND {after} {order}", [*values, *position, limit])
+        )
 
 
 class Profiles:

@@ -8,8 +8,9 @@ import msgspec
 
 from memory_svc.domain.memory import Memory, digest, source_id_of
 from memory_svc.domain.scope import Scope
+from memory_svc.storage.interface import Position
 from memory_svc.storage.sqlite.connection import Readers
-from memory_svc.storage.sqlite.scope import where
+from memory_svc.storage.sqlite.scope import older, where
 
 COLUMNS = (
     "memories.id, memories.agent, memories.project, memories.channel, memories.msg_id, memories.content, "
@@ -110,8 +111,11 @@ class Memories:
         )
         return {memory.id: memory for memory in rows}
 
-    async def page(self, scope: Scope, limit: int) -> list[Memory]:
-        """The newest by creation, newest first."""
+    async def page(self, scope: Scope, limit: int, before: Position | None = None) -> list[Memory]:
+        """The newest by creation, newest first; those after a position of an earlier page."""
         condition, values = where(scope, "memories", has_source=True)
+        after, position = older(before, "memories")
         order = "ORDER BY memories.created_at DESC, memories.id DESC LIMIT ?"
-        return await self._readers.run(lambda connection: select(connection, f"{condition} {order}", [*values, limit]))
+        return await self._readers.run(
+            lambda connection: select(connection, f"{condition} AND {after} {order}", [*values, *position, limit])
+        )

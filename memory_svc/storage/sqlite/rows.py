@@ -33,6 +33,11 @@ def read_row(connection: apsw.Connection, ref: Ref) -> Row | None:
     return found[0] if found else None
 
 
+def rows_of(connection: apsw.Connection, agent: str) -> list[Row]:
+    """Every row of an agent, of every kind."""
+    return [row for table in TABLES.values() for row in table.select(connection, "agent = ?", (agent,))]
+
+
 def write_row(connection: apsw.Connection, effect: Effect, vector: Vector | None = None) -> int:
     """Write an effect's row, its words and its vector (None = it waits for one). The id of the row."""
     if effect.row is None:

@@ -1,6 +1,7 @@
-"""Scope to SQL, in one function."""
+"""Scope to SQL, in one function; and where a page begins."""
 
 from memory_svc.domain.scope import Scope
+from memory_svc.storage.interface import Position
 
 
 def where(scope: Scope, table: str, *, has_channel: bool = True, has_source: bool = False) -> tuple[str, list[str]]:
@@ -22,3 +23,10 @@ def where(scope: Scope, table: str, *, has_channel: bool = True, has_source: boo
         conditions.append(f"substr({table}.source_id, 1, ?) = ?")
         values += [len(scope.source), scope.source]  # type: ignore[list-item]
     return " AND ".join(conditions) or "1", values
+
+
+def older(before: Position | None, table: str) -> tuple[str, list[str | int]]:
+    """A condition on `table` that holds for the rows behind a position in a list with the newest first."""
+    if before is None:
+        return "1", []
+    return f"({table}.created_at, {table}.id) < (?, ?)", [before.created_at, before.id]

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import apsw
 
+from memory_svc.storage.interface import Sizes
 from memory_svc.storage.sqlite import journal
 from memory_svc.storage.sqlite.connection import Readers, Writer, engine_errors, open_connection
+from memory_svc.storage.sqlite.rows import TABLES
 
 MERGE_PAGES = 500
+CHECKPOINT_BUSY_MILLISECONDS = 50
 
 
 class Upkeep:
@@ -18,27 +21,32 @@ class Upkeep:
         self._readers = readers
         self._writer = writer
         self._connection = open_connection(path)
+        # A truncating checkpoint keeps writers out while it waits for readers: better to try again later.
+        self._connection.set_busy_timeout(CHECKPOINT_BUSY_MILLISECONDS)
 
     async def checkpoint(self) -> int:
         """Move the write-ahead log into the database; how many bytes of log are left."""
         return await self._readers.aside(lambda: self._checkpoint("PASSIVE"))
 
-    async def erase_step(self) -> int:
-        """One bounded step towards leaving no byte of what was erased; 0 = clean, 1 = there is more to do.
+    async def erase_step(self) -> bool:
+        """One bounded step towards leaving no byte of what was erased; whether the next one may follow at once.
 
         Deleted words stay in the full-text index until its segments are merged, and deleted pages in the log until it
-        is truncated.
+        is truncated, which waits for those who still read them.
         """
         stage = await self._readers.run(_erasure_stage)
-        if stage == "":
-            return 0
-        if stage != "truncate":
-            await self._writer.run(_merge_step)
-            return 1
-        left = await self._readers.aside(lambda: self._checkpoint("TRUNCATE"))
-        if left == 0:
-            await self._writer.run(_erasure_done)
-        return int(left > 0)
+        if stage in {"", "truncate"}:
+            return bool(stage) and await self._truncate()
+        await self._writer.run(_merge_step)
+        return True
+
+    async def erasing(self) -> bool:
+        """Whether bytes of what was erased may still be in the files."""
+        return bool(await self._readers.run(_erasure_stage))
+
+    async def sizes(self) -> Sizes:
+        """How much there is."""
+        return await self._readers.run(self._sizes)
 
     async def verify(self) -> list[str]:
         """Where the journal and the rows disagree, in words; [] = nowhere."""
@@ -49,11 +57,26 @@ class Upkeep:
         self._checkpoint("TRUNCATE")
         self._connection.close()
 
+    def _sizes(self, connection: apsw.Connection) -> Sizes:
+        rows = {
+            kind.value: int(next(connection.execute(f"SELECT count(*) FROM {table.name}"))[0])
+            for kind, table in TABLES.items()
+        }
+        return Sizes(rows, self._path.stat().st_size, self._log_bytes(), journal.latest(connection))
+
+    def _log_bytes(self) -> int:
+        log = self._path.with_name(self._path.name + "-wal")
+        return log.stat().st_size if log.exists() else 0
+
+    async def _truncate(self) -> bool:
+        if await self._readers.aside(lambda: self._checkpoint("TRUNCATE")) == 0:
+            await self._writer.run(_erasure_done)
+        return False
+
     def _checkpoint(self, mode: str) -> int:
         with engine_errors():
             next(self._connection.execute(f"PRAGMA wal_checkpoint({mode})"))
-        log = self._path.with_name(self._path.name + "-wal")
-        return log.stat().st_size if log.exists() else 0
+        return self._log_bytes()
 
 
 def _erasure_stage(connection: apsw.Connection) -> str:

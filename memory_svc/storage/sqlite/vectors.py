@@ -4,6 +4,7 @@ The resident copy is append-only with a birth and a death number a row, so that 
 """
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,15 @@ from memory_svc.storage.sqlite.connection import Readers, Writer
 
 ALIVE = np.iinfo(np.int64).max
 NEXT_NUMBER = "(SELECT coalesce(max(number), 0) + 1 FROM vectors)"
+FOLLOWED = (
+    "SELECT v.number, v.document, v.fingerprint, v.vector, coalesce(m.agent, e.agent),"
+    " coalesce(m.project, e.project), coalesce(m.channel, e.channel), coalesce(m.source_id, '')"
+    " FROM vectors v"
+    " LEFT JOIN memories m ON v.document & 15 = 0 AND m.id = v.document >> 4"
+    " LEFT JOIN episodes e ON v.document & 15 = 1 AND e.id = v.document >> 4"
+)
 GATHER_BELOW = 1 / 3
+CHANGES_KEPT = 4096
 ROW_START = 1024
 
 
@@ -68,6 +77,10 @@ class Derived:
             )
         )
 
+    async def forget_vectors(self) -> int:
+        """Let every row wait for a new vector; how many there are."""
+        return await self._writer.run(_forget_vectors)
+
     async def set_vectors(self, vectors: Sequence[RowVector]) -> int:
         """Keep these where the row is still at that revision; how many were kept."""
         return await self._writer.run(lambda connection: sum(_set(connection, each) for each in vectors))
@@ -88,17 +101,28 @@ class Resident:
         query = np.frombuffer(vector.values, dtype="<f4")
         with self._lock:
             now = self._follow(connection, vector.fingerprint, len(query))
-            older = now < self._floor
+            changed = self._changed_after(now)
             rows = self._seen(scope, now)
             matrix, documents = self._matrix, self._documents
-        if older:  # this snapshot began before what was last read whole
+        if changed is None:
             return Resident().nearest(connection, scope, vector, depth)
-        return _best(matrix, documents, rows, query, depth)
+        found = _best(matrix, documents, rows, query, depth)
+        if not changed:
+            return found
+        # Rows that changed after this snapshot began are read from it, since the copy may hold later states alone.
+        past = Resident()
+        past._read(connection, vector.fingerprint, len(query), changed)
+        return sorted(found + past._all(scope, query), key=lambda each: (-each[1], each[0]))[:depth]
+
+    def _all(self, scope: Scope, query: NDArray[np.float32]) -> list[tuple[int, float]]:
+        rows = self._seen(scope, self._number)
+        return _best(self._matrix, self._documents, rows, query, len(rows))
 
     def _reset(self, fingerprint: str, dimensions: int) -> None:
         self._fingerprint, self._dimensions = fingerprint, dimensions
         self._number = self._count = self._dead = self._floor = 0
         self._slots: dict[int, int] = {}
+        self._changes: deque[tuple[int, int]] = deque(maxlen=CHANGES_KEPT)
         self._names: dict[str, int] = {}
         self._matrix: NDArray[np.float32] = np.empty((ROW_START, dimensions), dtype=np.float32)
         self._documents, self._born, self._died = (np.zeros(ROW_START, dtype=np.int64) for _ in range(3))
@@ -109,19 +133,20 @@ class Resident:
             self._reset(fingerprint, dimensions)
         now: int = next(connection.execute("SELECT coalesce(max(number), 0) FROM vectors"))[0]
         if now > self._number:
-            for row in connection.execute(
-                "SELECT v.number, v.document, v.fingerprint, v.vector, coalesce(m.agent, e.agent),"
-                " coalesce(m.project, e.project), coalesce(m.channel, e.channel), coalesce(m.source_id, '')"
-                " FROM vectors v"
-                " LEFT JOIN memories m ON v.document & 15 = 0 AND m.id = v.document >> 4"
-                " LEFT JOIN episodes e ON v.document & 15 = 1 AND e.id = v.document >> 4"
-                " WHERE v.number > ? ORDER BY v.number",
-                (self._number,),
-            ):
+            for row in connection.execute(f"{FOLLOWED} WHERE v.number > ? ORDER BY v.number", (self._number,)):
                 self._take(*row)
-            self._floor = self._floor or now
+            if not self._floor:
+                self._floor = now
+                self._changes.clear()
             self._number = now
         return now
+
+    def _read(self, connection: apsw.Connection, fingerprint: str, dimensions: int, documents: list[int]) -> None:
+        self._reset(fingerprint, dimensions)
+        for document in documents:
+            for row in connection.execute(f"{FOLLOWED} WHERE v.document = ?", (document,)):
+                self._take(*row)
+                self._number = max(self._number, row[0])
 
     def _take(  # noqa: PLR0913, PLR0917 - one argument a selected column
         self,
@@ -134,6 +159,7 @@ class Resident:
         channel: str | None,
         source: str,
     ) -> None:
+        self._changes.append((number, document))
         slot = self._slots.pop(document, None)
         if slot is not None:
             self._died[slot] = number
@@ -162,10 +188,18 @@ class Resident:
     def _name(self, text: str) -> int:
         return self._names.setdefault(text, len(self._names))
 
+    def _changed_after(self, now: int) -> list[int] | None:
+        """The documents that changed after a snapshot; None when that is not known any more."""
+        if now < self._floor:
+            return None
+        found = [document for number, document in reversed(self._changes) if number > now] if now < self._number else []
+        return None if len(found) == CHANGES_KEPT else list(dict.fromkeys(found))
+
     def _seen(self, scope: Scope, now: int) -> NDArray[np.intp]:
+        """The slots of the scope that have not changed since snapshot `now`."""
         upto = slice(0, self._count)
         agents, projects, channels, sources = self._axes[:, upto]
-        seen = (self._born[upto] <= now) & (self._died[upto] > now)
+        seen = (self._born[upto] <= now) & (self._died[upto] == ALIVE)
         if scope.agent is not None:
             seen &= agents == self._names.get(scope.agent, -1)
         for column, names in ((projects, scope.projects()), (channels, scope.channels())):
@@ -214,10 +248,21 @@ def _waiting(connection: apsw.Connection, fingerprint: str, limit: int) -> list[
     return [Waiting(ref, revisions[ref], text) for ref, text in texts.items()]
 
 
+def _forget_vectors(connection: apsw.Connection) -> int:
+    """Each row gets a number of its own, so that residents follow."""
+    first = next(connection.execute(f"SELECT {NEXT_NUMBER}"))[0]
+    documents = [row[0] for row in connection.execute("SELECT document FROM vectors WHERE fingerprint IS NOT NULL")]
+    connection.executemany(
+        "UPDATE vectors SET number = ?, fingerprint = '', vector = NULL WHERE document = ?",
+        [(first + at, document) for at, document in enumerate(documents)],
+    )
+    return len(documents)
+
+
 def _set(connection: apsw.Connection, each: RowVector) -> int:
     connection.execute(
         f"UPDATE vectors SET number = {NEXT_NUMBER}, fingerprint = ?, vector = ?"
         " WHERE document = ? AND revision = ? AND fingerprint IS NOT NULL",
-        (each.vector.fingerprint, each.vector.values, each.ref.document, each.revision),
+        (each.vector.fingerprint, each.vector.values or None, each.ref.document, each.revision),
     )
     return connection.changes()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory_svc.errors import Invalid
+from memory_svc.errors import Invalid, NotFound
 from tests.conftest import House
 
 
@@ -132,3 +132,53 @@ async def test_messages_without_a_readable_time_do_not_count_for_the_span(house:
     await house.call("archive_episode", agent_id="a", summary="s", history=history)
     row = (await house.call("list_episodes"))["episodes"][0]
     assert row["start_time"] == row["end_time"] == "2026-01-02T00:00:00+00:00"
+
+
+async def test_pages_follow_one_another_without_a_gap_or_a_row_twice(house: House) -> None:
+    for number in range(25):
+        await house.call("store", agent_id="a", content=f"fact {number}")
+        await house.call("archive_episode", agent_id="a", summary=f"episode {number}")
+    for name, key in (("list_memories", "memories"), ("list_episodes", "episodes")):
+        whole = [row["id"] for row in (await house.call(name))[key]]
+        seen: list[int] = []
+        cursor = ""
+        for page in range(3):
+            answer = await house.call(name, limit=10, cursor=cursor)
+            seen += [row["id"] for row in answer[key]]
+            cursor = answer.get("next_cursor", "")
+            if page == 0:
+                await house.call("store", agent_id="a", content=f"a later fact {name}")
+        assert (seen, cursor) == (whole, "")
+
+
+@pytest.mark.parametrize("cursor", ["x", "AAAA", "W10=", "é", "eyJhIjoxfQ=="])
+async def test_a_cursor_that_no_list_gave_is_refused(house: House, cursor: str) -> None:
+    with pytest.raises(Invalid, match="^cursor: "):
+        await house.call("list_memories", cursor=cursor)
+
+
+async def test_an_episode_is_deleted_for_good(house: House) -> None:
+    await house.call("archive_episode", agent_id="a", summary="xyzzy")
+    with pytest.raises(NotFound, match="Episode 1 not found"):
+        await house.call("delete_episode", episode_id=1, agent_id="b")
+    assert await house.call("delete_episode", episode_id=1, agent_id="a") == {"ok": True, "deleted_id": 1}
+    assert (await house.call("recall", agent_id="a", query="xyzzy"))["messages"] == []
+
+
+async def test_the_queue_tells_how_many_rows_wait(house: House) -> None:
+    house.server.fault = "refuse"
+    await house.call("store", agent_id="a", content="one")
+    status = await house.call("get_queue_status")
+    assert (status["enabled"], status["pending"]) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [("lock a memory", "lock_memory"), ("erase an agent", "delete_agent_data"), ("profile", "get_profile")],
+)
+async def test_tools_are_found_by_what_they_do(house: House, query: str, found: str) -> None:
+    answer = await house.call("find_tools", query=query)
+    assert found in [tool["name"] for tool in answer["tools"]]
+    assert all(tool["input_schema"]["type"] == "object" for tool in answer["tools"])
+    assert (await house.call("find_tools", limit=100))["count"] == len(house.catalogue.operations)
+    assert (await house.call("find_tools", query="zzzz"))["tools"] == []

@@ -201,7 +201,9 @@ async def test_without_vectors_recall_answers_from_full_text_and_says_why(house:
     assert house.gauge("memory_embedding_degraded") == 1
     reminder = await house.call("recall", agent_id="a", query="apples")
     assert len(reminder["advisory"]["runbook"]) < 100
+    assert reminder["channels"]["vectors"].startswith("degraded: ")
     house.server.fault = ""
+    await house.worker.run_once()
     assert "advisory" not in await house.call("recall", agent_id="a", query="apples")
     assert house.gauge("memory_embedding_degraded") == 0
 
@@ -210,6 +212,7 @@ async def test_without_an_embedding_server_the_advice_is_a_hint(plain_house: Hou
     await stored(plain_house, *FACTS)
     answer = await plain_house.call("recall", agent_id="a", query="apples")
     assert answer["advisory"]["severity"] == "hint"
+    assert answer["channels"]["vectors"] == "skipped: no embedding server is set"
     assert plain_house.gauge("memory_embedding_degraded") == 1
 
 
@@ -217,8 +220,12 @@ async def test_what_is_stored_without_vectors_gets_them_later(house: House) -> N
     house.server.fault = "refuse"
     answer = await house.call("store", agent_id="a", content="pears are green")
     assert (answer["result"], answer["embedded"]) == ("stored", False)
-    assert (await house.call("update_memory", memory_id=1, content="pears are ripe"))["embedded"] is False
-    assert (await house.call("archive_episode", agent_id="a", summary="a talk of pears"))["embedded"] is False
+    for later in (
+        await house.call("update_memory", memory_id=1, content="pears are ripe"),
+        await house.call("archive_episode", agent_id="a", summary="a talk of pears"),
+    ):
+        assert later["receipt"] == {"text": "done", "words": "done", "vector": "waiting"}
+    assert (await house.call("recall", agent_id="a", query="pears"))["channels"]["waiting"] > 0
     await house.worker.run_once()
     assert house.gauge("memory_rows_waiting_for_vectors") == 2
     house.server.fault = ""
@@ -237,6 +244,75 @@ async def test_vectors_of_another_model_are_never_compared_and_are_made_anew(hou
     await house.worker.run_once()
     row = (await house.call("recall", agent_id="a", query="apples"))["messages"][-1]
     assert row["match_reason"]["arms"] == ["vectors", "words"]
+
+
+async def test_a_row_of_which_no_vector_can_be_made_holds_back_no_other(house: House) -> None:
+    house.server.fault = "refuse"
+    await stored(house, "poison", *FACTS)
+    house.server.fault, house.server.unreadable = "", "poison"
+    await house.worker.run_once()
+    assert await house.storage.derived.waiting_count("1:fake") == 0
+    house.server.unreadable = "\0"
+    answer = await house.call("recall", agent_id="a", query="poison")
+    assert [row["ref"] for row in answer["messages"] if row["match_reason"]["arms"] == ["words"]] == ["mem:1"]
+    assert len(answer["messages"]) == 4
+
+
+async def test_every_recall_says_which_arms_ran(house: House) -> None:
+    await stored(house, *FACTS)
+    answer = await house.call("recall", agent_id="a", query="apples")
+    assert answer["channels"] == {"vectors": "ran", "words": "ran", "episodes": "ran"}
+    answer = await house.call("recall", agent_id="a", query="apples", source_id="x")
+    assert answer["channels"]["episodes"] == "skipped: source_id hides episodes"
+    answer = await house.call("recall", agent_id="a", query="")
+    assert answer["channels"]["words"] == "skipped: no query"
+
+
+async def test_only_so_much_of_a_query_is_looked_for_and_that_is_told(house: House) -> None:
+    await stored(house, *FACTS)
+    answer = await house.call("recall", agent_id="a", query="apples " + "x" * 30_000)
+    assert answer["query_truncated"] == 20_000
+    assert contents(answer)[0] == FACTS[1]
+
+
+async def test_a_new_vector_is_made_for_every_row_when_all_are_forgotten(house: House) -> None:
+    await stored(house, *FACTS)
+    assert await house.storage.derived.forget_vectors() == 3
+    answer = await house.call("recall", agent_id="a", query="apples")
+    assert answer["messages"][-1]["match_reason"]["arms"] == ["words"]
+    await house.worker.run_once()
+    answer = await house.call("recall", agent_id="a", query="apples")
+    assert answer["messages"][-1]["match_reason"]["arms"] == ["vectors", "words"]
+
+
+async def test_a_conversation_and_what_is_remembered_come_in_one_order_of_time(house: House) -> None:
+    for day, content in ((1, "apple pie one"), (3, "apple tart two"), (5, "apple cider three")):
+        message = {"content": content, "timestamp": f"2026-01-0{day}T00:00:00Z"}
+        await house.call("store", agent_id="a", message=message)
+    said = [
+        {"role": "user", "name": "Ann", "user_id": "u1", "content": "hello", "timestamp": "2026-01-02T09:00:00+09:00"},
+        {"role": "assistant", "content": "apple tart two", "timestamp": "2026-01-04T00:00:00Z"},
+        {"role": "system", "content": "apple pie one", "timestamp": "2026-01-06T00:00:00Z"},
+        {"role": "user", "content": "no time"},
+        {"role": "tool", "content": "zzz"},
+        {"content": "no role"},
+        {"role": "user", "content": " "},
+    ]
+    answer = await house.call("recall_with_context", agent_id="a", query="apple", external_context=said)
+    assert [row["content"] for row in answer["messages"]] == ["no time", "hello", "apple tart two", "apple cider three"]
+    hello, tart = answer["messages"][1:3]
+    assert hello == {
+        "content": "hello",
+        "source": {"type": "User", "id": "discord:u1", "name": "Ann"},
+        "timestamp": "2026-01-02T09:00:00+09:00",
+        "context_type": "conversation",
+    }
+    assert tart["source"] == {"type": "Agent", "id": "self"}
+    assert answer["context_filter_only"]["roles"] == ["(unset)", "system", "tool"]
+    none = await house.call("recall_with_context", agent_id="a", query="apple", limit=0, external_context=said[:1])
+    assert [row["content"] for row in none["messages"]] == ["hello"]
+    plain = await house.call("recall_with_context", agent_id="a", query="apple")
+    assert [row["ref"] for row in plain["messages"]] == ["mem:1", "mem:2", "mem:3"]
 
 
 async def test_the_server_is_told_which_texts_are_queries(house: House) -> None:

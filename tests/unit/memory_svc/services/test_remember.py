@@ -1,11 +1,12 @@
 """What storing, changing and forgetting answer."""
 
+import anyio
 import msgspec
 import pytest
 
 from memory_svc.domain.access.principal import Permission, Principal
 from memory_svc.domain.memory import zone_of
-from memory_svc.errors import Conflict, Denied, Invalid, NotFound
+from memory_svc.errors import Conflict, Denied, Invalid, NotFound, Overloaded, Unavailable
 from memory_svc.services.operation import Call
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Storage
@@ -14,7 +15,13 @@ from tests.conftest import House
 
 async def test_a_stored_fact_answers_its_id_and_that_it_is_embedded(house: House) -> None:
     answer = await house.call("store", agent_id="a", message={"content": "The sky is blue."})
-    assert answer == {"ok": True, "result": "stored", "id": 1, "embedded": True}
+    assert answer == {
+        "ok": True,
+        "result": "stored",
+        "id": 1,
+        "embedded": True,
+        "receipt": {"text": "done", "words": "done", "vector": "done"},
+    }
 
 
 async def test_the_flat_form_stores_the_same_and_takes_the_agent_as_its_source(house: House) -> None:
@@ -193,13 +200,88 @@ async def test_storing_a_held_text_locked_locks_the_one_that_is_held(house: Hous
 
 async def test_an_updated_memory_has_the_new_text_and_vector_and_keeps_the_rest(house: House) -> None:
     await house.call("store", agent_id="a", message={"id": "m1", "content": "red apples", "metadata": {"k": 1}})
-    assert await house.call("update_memory", memory_id=1, content="  green pears ") == {"ok": True, "updated_id": 1}
+    updated = await house.call("update_memory", memory_id=1, content="  green pears ")
+    assert (updated["updated_id"], updated["receipt"]["vector"]) == (1, "done")
     found = await house.call("recall", agent_id="a", query="green pears")
     assert found["messages"][-1]["content"] == "green pears"
     assert found["messages"][-1]["id"] == "m1"
     assert found["messages"][-1]["match_reason"]["cosine"] == pytest.approx(1.0)
     words = await house.call("recall", agent_id="a", query="apples")
     assert "words" not in words["messages"][-1]["match_reason"]["arms"]
+
+
+async def test_a_lock_is_set_and_lifted_as_often_as_one_likes(house: House) -> None:
+    await house.call("store", agent_id="a", content="x")
+    for _ in range(2):
+        assert await house.call("lock_memory", memory_id=1, agent_id="a") == {"ok": True, "locked_id": 1}
+    with pytest.raises(Conflict):
+        await house.call("delete_memory", memory_id=1)
+    for _ in range(2):
+        assert await house.call("unlock_memory", memory_id=1) == {"ok": True, "unlocked_id": 1}
+    assert await house.storage.derived.waiting("1:fake", 10) == []
+    assert await house.call("delete_memory", memory_id=1) == {"ok": True, "deleted_id": 1}
+    for name in ("lock_memory", "unlock_memory"):
+        with pytest.raises(NotFound):
+            await house.call(name, memory_id=1)
+
+
+async def test_everything_of_an_agent_is_erased_and_nothing_else(house: House) -> None:
+    for agent in ("a", "b"):
+        await house.call("store", agent_id=agent, content="apples", lock=True)
+        await house.call("store", agent_id=agent, content="pears")
+        await house.call("archive_episode", agent_id=agent, summary="apples and pears")
+        await house.call("update_profile", agent_id=agent, profile="likes apples")
+    gone = await house.call("delete_agent_data", agent_id="a")
+    assert gone == {
+        "ok": True,
+        "agent_id": "a",
+        "deleted_memories": 2,
+        "deleted_profiles": 1,
+        "deleted_episodes": 1,
+        "deleted_pending_tasks": 0,
+    }
+    assert (await house.call("delete_agent_data", agent_id="a"))["deleted_memories"] == 0
+    assert (await house.call("recall", agent_id="a", query="apples"))["messages"] == []
+    assert await house.call("get_profile", agent_id="a") == {"profile": ""}
+    assert len((await house.call("recall", agent_id="b", query="apples"))["messages"]) == 3
+    assert await house.storage.upkeep.verify() == []
+    for row in await house.storage.journal.after(0, 100):
+        assert (row.effect is None) is (row.agent == "a")
+    with pytest.raises(Invalid, match="agent_id is required"):
+        await house.call("delete_agent_data", agent_id="")
+
+
+async def test_arguments_that_are_nested_too_deep_are_refused_by_name(house: House) -> None:
+    deep: dict = {}
+    for _ in range(40):
+        deep = {"k": deep}
+    with pytest.raises(Invalid, match="^metadata: is nested deeper"):
+        await house.call("store", agent_id="a", content="x", metadata=deep)
+
+
+async def test_a_call_that_takes_too_long_is_given_up_and_says_so(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> None:
+        await anyio.sleep(3600)
+
+    monkeypatch.setattr(house.storage.profiles, "of", never)
+    with pytest.raises(Unavailable, match="get_profile took longer than 0.1 s"):
+        await house.call("get_profile", Call(seconds_max=0.1), agent_id="a")
+
+
+async def test_a_caller_that_asks_too_much_is_told_to_wait_and_others_are_not(
+    storage: Storage, settings: Settings
+) -> None:
+    house = House(storage, msgspec.structs.replace(settings, calls_per_second_max=5))
+    ann, bob = (Call(principal=Principal(name=name)) for name in ("ann", "bob"))
+    for _ in range(10):
+        await house.call("get_queue_status", ann)
+    with pytest.raises(Overloaded) as refused:
+        await house.call("get_queue_status", ann)
+    assert refused.value.retry_after_seconds
+    assert await house.call("get_queue_status", bob)
+    await house.embedder.close()
 
 
 async def test_an_update_onto_a_text_that_another_memory_of_the_bucket_holds_is_refused(house: House) -> None:

@@ -34,7 +34,7 @@ async def test_a_step_that_fails_is_counted_and_the_others_run(house: House, mon
     await house.worker.run_once()
     registry = house.metrics.registry
     assert registry.get_sample_value("memory_worker_failures_total", {"step": "checkpoint"}) == 1
-    assert await house.storage.upkeep.erase_step() == 0
+    assert not await house.storage.upkeep.erasing()
 
 
 async def test_rows_stored_while_the_model_changes_end_with_vectors_of_the_new_one(house: House) -> None:
