@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,13 +13,16 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from memory_svc.errors import Unavailable
+from memory_svc.errors import Invalid, Unavailable
 from memory_svc.settings import Settings, environment, load
 
-EMBED_PORT = "8401"
+ADDRESSES = {"EMBED_HOST": "127.0.0.1", "EMBED_PORT": "8401", "MEMORY_HOST": "127.0.0.1", "MEMORY_PORT": "8402"}
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+PORT_MAX = 65_535
 POLL_SECONDS = 0.2
 TELL_SECONDS = 10.0
 STOP_SECONDS = 30.0
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 QUIET = {"EMBED_LOG_LEVEL": "warning", "MEMORY_LOG_LEVEL": "warning"}
 
 
@@ -49,7 +53,7 @@ class Service:
         if self.ended:
             raise Unavailable(f"{self.name} ended with status {self._process.returncode}; it says why above")
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=2):
+            with DIRECT.open(f"{self.url}/readyz", timeout=2):
                 return None
         except urllib.error.HTTPError as answer:
             with contextlib.suppress(ValueError, KeyError):
@@ -74,28 +78,52 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - every verb take
 
     Raises Invalid for settings that cannot be used, Unavailable when a service ends.
     """
-    environ = {**QUIET, **environment()}
-    embed_url = f"http://127.0.0.1:{environ.get('EMBED_PORT', EMBED_PORT)}"
-    environ.setdefault("MEMORY_EMBEDDING_URL", embed_url)
+    environ = with_addresses({**QUIET, **environment()})
     settings = load(environ)
-    signal.signal(signal.SIGTERM, _interrupt)
-    with started(environ, embed_url, settings) as services:
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _interrupt)
+    urls = {"embed_svc": url_of(environ, "EMBED"), "memory_svc": url_of(environ, "MEMORY")}
+    with started(environ, urls) as services:
         for service in services:
             _wait_until_ready(service)
-        _print(instructions(embed_url, settings))
+        _print(instructions(urls, settings))
         while not any(service.ended for service in services):
             time.sleep(POLL_SECONDS)
         raise Unavailable("A service ended by itself; it says why above. The other one is stopped")
     return 0
 
 
+def with_addresses(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment with a host and a port for both services, and the memory server told of the other one.
+
+    Raises Invalid when a port is none.
+    """
+    found = {**ADDRESSES, **environ}
+    for prefix in ("EMBED", "MEMORY"):
+        port = found[f"{prefix}_PORT"]
+        if not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+            raise Invalid(f"{prefix}_PORT: expected a number from 0 to {PORT_MAX}")
+        while int(found[f"{prefix}_PORT"]) == 0:
+            found[f"{prefix}_PORT"] = str(_free_port())
+    found.setdefault("MEMORY_EMBEDDING_URL", url_of(found, "EMBED"))
+    return found
+
+
+def url_of(environ: Mapping[str, str], prefix: str) -> str:
+    """The address under which this machine reaches a service."""
+    host = environ[f"{prefix}_HOST"]
+    reached = EVERYWHERE.get(host, host)
+    return f"http://{f'[{reached}]' if ':' in reached else reached}:{environ[f'{prefix}_PORT']}"
+
+
 @contextlib.contextmanager
-def started(environ: Mapping[str, str], embed_url: str, settings: Settings) -> Iterator[list[Service]]:
+def started(environ: Mapping[str, str], urls: Mapping[str, str]) -> Iterator[list[Service]]:
     """Both services, until the block ends, however it ends; a Ctrl-C then is no error."""
     services: list[Service] = []
     try:
-        services.append(Service("embed_svc", embed_url, environ))
-        services.append(Service("memory_svc", f"http://127.0.0.1:{settings.port}", environ))
+        for module, url in urls.items():
+            services.append(Service(module, url, environ))
         yield services
     except KeyboardInterrupt:
         _print("stopping both services")
@@ -104,13 +132,13 @@ def started(environ: Mapping[str, str], embed_url: str, settings: Settings) -> I
             service.stop()
 
 
-def instructions(embed_url: str, settings: Settings) -> str:
+def instructions(urls: Mapping[str, str], settings: Settings) -> str:
     """What a newcomer needs: where both listen, where the token is, the line that registers the server."""
-    url = f"http://127.0.0.1:{settings.port}"
+    url = urls["memory_svc"]
     token_file = settings.token_file or str(Path(settings.data_dir) / "token")
     return f"""
   memory      {url}/mcp
-  embeddings  {embed_url}
+  embeddings  {urls["embed_svc"]}
   token file  {token_file}
 
 Register it with a client, for instance:
@@ -118,6 +146,12 @@ Register it with a client, for instance:
   claude mcp add --transport http memory {url}/mcp --header "Authorization: Bearer $(cat '{token_file}')"
 
 Ctrl-C stops both."""
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def _wait_until_ready(service: Service) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from memory_svc.domain.access.principal import OWNER, Permission, Principal
 from memory_svc.domain.change import Change, Write
-from memory_svc.domain.memory import Vector, utc
+from memory_svc.domain.memory import Ref, Vector, utc
 from memory_svc.embedding import Embedder
 from memory_svc.errors import Denied, Invalid, NotFound, Unavailable
 from memory_svc.observe import Metrics
@@ -51,6 +51,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     seconds_max: float | None = None
 
 
+class Receipt(msgspec.Struct, frozen=True):
+    """What has become of a text that was taken: on disk, found by its words, found by its meaning."""
+
+    text: Literal["done"] = "done"
+    words: Literal["done"] = "done"
+    vector: Literal["done", "waiting"] = "done"
+
+
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """What an operation works with.
 
@@ -78,6 +86,12 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
             return {}
         return {0: vector}
 
+    async def receipt(self, ref: Ref, vectors: Mapping[int, Vector]) -> Receipt:
+        """What has become of a text; read anew where this call did not write its vector."""
+        done = bool(vectors) and not self.call.idempotency_key
+        done = done or await self.storage.derived.has_vector(ref)
+        return Receipt(vector="done" if done else "waiting")
+
     def write(self, *changes: Change) -> Write:
         """These changes as one Write of this call."""
         return Write(
@@ -92,14 +106,6 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 RequestType = TypeVar("RequestType", bound=Request)
 ResultType = TypeVar("ResultType", bound=msgspec.Struct)
-
-
-class Receipt(msgspec.Struct, frozen=True):
-    """What has become of a text that was taken: on disk, found by its words, found by its meaning."""
-
-    text: Literal["done"] = "done"
-    words: Literal["done"] = "done"
-    vector: Literal["done", "waiting"] = "done"
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):

@@ -159,6 +159,10 @@ class Derived(Protocol):
         """How many rows lack a vector of that fingerprint; "" counts those that have none at all."""
         ...
 
+    async def has_vector(self, ref: Ref) -> bool:
+        """Whether the row has a vector, of whatever model."""
+        ...
+
     async def forget_vectors(self) -> int:
         """Let every row wait for a new vector; how many there are."""
         ...

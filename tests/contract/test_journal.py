@@ -125,6 +125,37 @@ async def test_with_nothing_to_erase_there_is_no_step(storage: Storage) -> None:
     assert not await storage.upkeep.erase_step()
 
 
+async def test_no_byte_is_left_where_the_cells_of_many_pages_were_moved(tmp_path: Path) -> None:
+    engine = SqliteStorage(tmp_path / "memory.db")
+    marks = {number: f"qz{number:05d}zq" for number in range(600)}
+    for start in range(0, 600, 50):
+        changes = [
+            PutMemory(memory(f"{marks[n]} " * (n % 29 + 1), metadata={"n": marks[n]})) for n in range(start, start + 50)
+        ]
+        await engine.apply(write(*changes), {at: vector(str(start + at)) for at in range(50)})
+    gone = [number for number in range(600) if number * 7919 % 10 < 7]
+    await engine.apply(write(*(ChangeMemory(number + 1, f"{marks[number]} was changed") for number in gone[::2])))
+    for start in range(0, len(gone), 20):
+        await engine.apply(write(*(Forget(Ref(Kind.MEMORY, number + 1)) for number in gone[start : start + 20])))
+        await engine.upkeep.erase_step()
+    for _ in range(500):
+        await engine.upkeep.erase_step()
+    assert not await engine.upkeep.erasing()
+    held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert [number for number in gone if marks[number].encode() in held] == []
+    kept = [number for number in range(600) if number not in set(gone)]
+    assert len(await engine.memories.page(Scope(), 1000)) == len(kept)
+    assert await engine.upkeep.verify() == []
+    await engine.apply(put("life goes on"))
+    found = await engine.search.candidates(Scope(), Query((marks[kept[0]],), vector(str(kept[0])), 5))
+    assert found.words[0].ref == found.vectors[0].ref == Ref(Kind.MEMORY, kept[0] + 1)
+    await engine.close()
+    connection = apsw.Connection(str(tmp_path / "memory.db"))
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+    connection.close()
+
+
 async def test_an_erasure_waits_for_a_reader_and_keeps_no_writer_waiting(storage: Storage, tmp_path: Path) -> None:
     await storage.apply(put("xyzzy"))
     reader = apsw.Connection(str(tmp_path / "memory.db"))

@@ -11,7 +11,7 @@ from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.change import Forget, PutEpisode
 from memory_svc.domain.memory import Episode, Kind, Ref, clean_content, instant, utc
 from memory_svc.errors import Invalid
-from memory_svc.services.memory.remember import Channel, Owner, ProjectId, owner, receipt
+from memory_svc.services.memory.remember import Channel, Owner, ProjectId, owner
 from memory_svc.services.operation import Effect, Receipt, Request, Runtime, operation
 
 
@@ -77,7 +77,7 @@ async def archive_episode(runtime: Runtime, request: ArchiveEpisode) -> Archived
     return Archived(
         episode_id=applied.id(),
         truncated=summary_cut or keywords_cut or UNSET,
-        receipt=receipt(vectors),
+        receipt=await runtime.receipt(Ref(Kind.EPISODE, applied.id()), vectors),
     )
 
 

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,7 +14,6 @@ from memory_svc.domain.memory import (
     Kind,
     Memory,
     Ref,
-    Vector,
     clean_content,
     folded_source,
     instant,
@@ -197,13 +195,14 @@ async def store(runtime: Runtime, request: Store) -> Stored:
     applied = await runtime.storage.apply(runtime.write(PutMemory(draft.memory)), vectors)
     outcome = applied.outcomes[0]
     stored = outcome.result == "stored"
+    receipt = await runtime.receipt(Ref(Kind.MEMORY, applied.id()), vectors) if stored else None
     return Stored(
         ok=True,
         result="stored" if stored else "skipped",
         reason=outcome.reason or UNSET,
         id=applied.id(),
-        embedded=bool(vectors) if stored else UNSET,
-        receipt=receipt(vectors) if stored else UNSET,
+        embedded=receipt.vector == "done" if receipt else UNSET,
+        receipt=receipt or UNSET,
         truncated=draft.truncated or UNSET,
         timestamp=draft.memory.timestamp if stored and draft.naive else UNSET,
         timestamp_ahead_of_clock=_ahead(draft.memory.timestamp, runtime.clock()) if stored else UNSET,
@@ -223,7 +222,8 @@ async def update_memory(runtime: Runtime, request: UpdateMemory) -> Updated:
     vectors = await runtime.vector_of(content)
     change = ChangeMemory(request.memory_id, content, owner(request.agent_id))
     await runtime.storage.apply(runtime.write(change), vectors)
-    return Updated(updated_id=request.memory_id, truncated=truncated or UNSET, receipt=receipt(vectors))
+    receipt = await runtime.receipt(Ref(Kind.MEMORY, request.memory_id), vectors)
+    return Updated(updated_id=request.memory_id, truncated=truncated or UNSET, receipt=receipt)
 
 
 @operation(needs=Permission.WRITE, effect=Effect.ERASE)
@@ -263,11 +263,6 @@ async def delete_agent_data(runtime: Runtime, request: DeleteAgentData) -> Agent
 
 
 OPERATIONS = (store, update_memory, delete_memory, lock_memory, unlock_memory, delete_agent_data)
-
-
-def receipt(vectors: Mapping[int, Vector]) -> Receipt:
-    """What has become of a text whose vector is among these, or is still to come."""
-    return Receipt(vector="done" if vectors else "waiting")
 
 
 def owner(agent_id: str | UnsetType) -> str | None:

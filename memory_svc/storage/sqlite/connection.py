@@ -177,6 +177,14 @@ class Writer:
         result: T = await job.future
         return result
 
+    async def run_alone(self, work: Callable[[], T]) -> T:
+        """What `work` returns, run in the writing thread and in this process's turn, so that nobody else writes."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._alone, work)
+
+    def _alone(self, work: Callable[[], T]) -> T:
+        with turn(self._path, TURN_SECONDS_MAX):
+            return work()
+
     def close(self) -> None:
         """Finish what waits and close."""
         self._thread.shutdown()

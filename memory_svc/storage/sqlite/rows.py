@@ -58,6 +58,8 @@ def _erase(connection: apsw.Connection, ref: Ref) -> None:
     connection.execute(f"DELETE FROM {TABLES[ref.kind].name} WHERE id = ?", (ref.id,))
     words.remove(connection, ref.document)
     vectors.remove(connection, ref.document)
+    connection.execute("INSERT INTO state (name, value) VALUES ('erasure', 'begin') ON CONFLICT (name) DO NOTHING")
     connection.execute(
-        "INSERT INTO state (name, value) VALUES ('erasure', 'begin') ON CONFLICT (name) DO UPDATE SET value = 'begin'"
+        "INSERT INTO state (name, value) SELECT 'erased meanwhile', '' FROM state WHERE name = 'erasure'"
+        " AND value <> 'begin' ON CONFLICT (name) DO NOTHING"
     )

@@ -8,8 +8,10 @@ from memory_svc.storage.interface import Sizes
 from memory_svc.storage.sqlite import journal
 from memory_svc.storage.sqlite.connection import Readers, Writer, engine_errors, open_connection
 from memory_svc.storage.sqlite.rows import TABLES
+from memory_svc.storage.sqlite.scrub import Scrubber
 
 MERGE_PAGES = 500
+SCRUB_PAGES = 2000
 CHECKPOINT_BUSY_MILLISECONDS = 50
 
 
@@ -23,6 +25,7 @@ class Upkeep:
         self._connection = open_connection(path)
         # A truncating checkpoint keeps writers out while it waits for readers: better to try again later.
         self._connection.set_busy_timeout(CHECKPOINT_BUSY_MILLISECONDS)
+        self._scrubber = Scrubber(path)
 
     async def checkpoint(self) -> int:
         """Move the write-ahead log into the database; how many bytes of log are left."""
@@ -31,14 +34,17 @@ class Upkeep:
     async def erase_step(self) -> bool:
         """One bounded step towards leaving no byte of what was erased; whether the next one may follow at once.
 
-        Deleted words stay in the full-text index until its segments are merged, and deleted pages in the log until it
-        is truncated, which waits for those who still read them.
+        Deleted words stay in the full-text index until its segments are merged, deleted pages in the log until it is
+        truncated, which waits for those who still read them, and moved cells in the unused part of a page.
         """
         stage = await self._readers.run(_erasure_stage)
-        if stage in {"", "truncate"}:
-            return bool(stage) and await self._truncate()
-        await self._writer.run(_merge_step)
-        return True
+        if not stage:
+            return False
+        if stage in {"begin", "merge"}:
+            await self._writer.run(_merge_step)
+            return True
+        # Nobody writes while the log is emptied and the pages are wiped.
+        return await self._writer.run_alone(lambda: self._scrub_step(int(stage)))
 
     async def erasing(self) -> bool:
         """Whether bytes of what was erased may still be in the files."""
@@ -56,6 +62,7 @@ class Upkeep:
         """Truncate the log, close."""
         self._checkpoint("TRUNCATE")
         self._connection.close()
+        self._scrubber.close()
 
     def _sizes(self, connection: apsw.Connection) -> Sizes:
         rows = {
@@ -68,10 +75,22 @@ class Upkeep:
         log = self._path.with_name(self._path.name + "-wal")
         return log.stat().st_size if log.exists() else 0
 
-    async def _truncate(self) -> bool:
-        if await self._readers.aside(lambda: self._checkpoint("TRUNCATE")) == 0:
-            await self._writer.run(_erasure_done)
-        return False
+    def _scrub_step(self, first: int) -> bool:
+        """Wipe some pages from page `first` on; whether there are more, False also while a reader keeps the log."""
+        with engine_errors():
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                if self._log_bytes():
+                    return False
+                following = self._scrubber.scrub(first, SCRUB_PAGES)
+                # This write also makes every connection forget the pages it holds in memory.
+                _note_scrubbed(self._connection, following)
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+        return following is not None or bool(_erasure_stage(self._connection))
 
     def _checkpoint(self, mode: str) -> int:
         with engine_errors():
@@ -91,10 +110,16 @@ def _merge_step(connection: apsw.Connection) -> None:
     pages = -MERGE_PAGES if begins else MERGE_PAGES
     connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
     worked = connection.total_changes() - before >= 2
-    connection.execute(
-        "UPDATE state SET value = ? WHERE name = 'erasure'", ("merge" if worked or begins else "truncate",)
-    )
+    connection.execute("UPDATE state SET value = ? WHERE name = 'erasure'", ("merge" if worked or begins else "1",))
 
 
-def _erasure_done(connection: apsw.Connection) -> None:
-    connection.execute("DELETE FROM state WHERE name = 'erasure' AND value = 'truncate'")
+def _note_scrubbed(connection: apsw.Connection, following: int | None) -> None:
+    """Go on with the next page; after the last one begin again where more was erased meanwhile, else be done."""
+    if following is not None:
+        connection.execute("UPDATE state SET value = ? WHERE name = 'erasure'", (str(following),))
+        return
+    again = connection.execute("DELETE FROM state WHERE name = 'erased meanwhile' RETURNING value").fetchone()
+    if again:
+        connection.execute("UPDATE state SET value = 'begin' WHERE name = 'erasure'")
+    else:
+        connection.execute("DELETE FROM state WHERE name = 'erasure'")

@@ -77,6 +77,13 @@ class Derived:
             )
         )
 
+    async def has_vector(self, ref: Ref) -> bool:
+        """Whether the row has a vector, of whatever model."""
+        statement = "SELECT 1 FROM vectors WHERE document = ? AND vector IS NOT NULL"
+        return await self._readers.run(
+            lambda connection: connection.execute(statement, (ref.document,)).fetchone() is not None
+        )
+
     async def forget_vectors(self) -> int:
         """Let every row wait for a new vector; how many there are."""
         return await self._writer.run(_forget_vectors)

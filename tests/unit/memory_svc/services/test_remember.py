@@ -334,6 +334,22 @@ async def test_a_repeated_idempotency_key_stores_once_and_answers_the_same(house
         await house.call("archive_episode", call, agent_id="a", summary="something else")
 
 
+async def test_a_receipt_tells_what_is_so_now_whoever_wrote_the_vector(house: House) -> None:
+    house.server.fault = "refuse"
+    call = Call(idempotency_key="k1")
+    first = await house.call("store", call, agent_id="a", content="x")
+    assert (first["embedded"], first["receipt"]["vector"]) == (False, "waiting")
+    house.server.fault = ""
+    again = await house.call("store", call, agent_id="a", content="x")
+    assert (again["embedded"], again["receipt"]["vector"]) == (False, "waiting")
+    await house.worker.run_once()
+    house.server.fault = "refuse"
+    again = await house.call("store", call, agent_id="a", content="x")
+    assert (again["embedded"], again["receipt"]["vector"]) == (True, "done")
+    same = await house.call("update_memory", memory_id=1, content="x")
+    assert same["receipt"]["vector"] == "done"
+
+
 async def test_unknown_arguments_are_ignored_and_told(house: House) -> None:
     answer = await house.call("store", agent_id="a", content="x", colour="red", session_key="s")
     assert answer["ignored_arguments"] == ["colour", "session_key"]
