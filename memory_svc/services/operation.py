@@ -217,6 +217,8 @@ def _refuse_unsendable(place: str, value: object, depth: int = 0) -> None:
         raise Invalid(
             f"{place.partition('.')[0].partition('[')[0]}: is nested deeper than {DEPTH_MAX} levels; flatten it"
         )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Invalid(f"{place}: is not a finite number; JSON has no other")
     if isinstance(value, str):
         found = UNSENDABLE.search(value)
         if found:

@@ -56,7 +56,15 @@ def open_connection(path: Path) -> apsw.Connection:
         connection.set_busy_timeout(BUSY_MILLISECONDS)
         for pragma in PRAGMAS:
             connection.execute(pragma)
+    refuse_read_only(connection, path)
     return connection
+
+
+def refuse_read_only(connection: apsw.Connection, path: Path) -> None:
+    """Close the connection and raise Unavailable where it can only read: nothing could be stored."""
+    if connection.readonly("main"):
+        connection.close()
+        raise Unavailable(f"Cannot write {path}; see that this user may write there, and that the disk is writable")
 
 
 class FileIdentity:

@@ -1,10 +1,13 @@
 """Background work: it mends what it can, and a step that fails does not end it."""
 
+import datetime as dt
+
 import anyio
 import pytest
 
 from memory_svc.domain.scope import Scope
 from memory_svc.errors import Unavailable
+from memory_svc.services.operation import Call
 from memory_svc.storage.interface import Query
 from tests.conftest import House
 
@@ -52,3 +55,13 @@ async def test_without_an_embedding_server_there_is_nothing_to_fill_in(plain_hou
     await plain_house.call("store", agent_id="a", content="x")
     await plain_house.worker.run_once()
     assert plain_house.server.asked == []
+
+
+async def test_old_idempotency_keys_are_forgotten(house: House) -> None:
+    call = Call(idempotency_key="k1")
+    await house.call("archive_episode", call, agent_id="a", summary="s")
+    await house.worker.run_once()
+    assert (await house.call("archive_episode", call, agent_id="a", summary="s"))["episode_id"] == 1
+    house.clock.now += dt.timedelta(hours=25)
+    await house.worker.run_once()
+    assert (await house.call("archive_episode", call, agent_id="a", summary="s"))["episode_id"] == 2
