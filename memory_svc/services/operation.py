@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -144,8 +144,6 @@ def operation(
 
 class Catalogue:
     """Every Operation by its name, and the only way to call one."""
-
-    LONGEST_FIELD_SHOWN: ClassVar[int] = 200
 
     def __init__(self, operations: Iterable[Operation], runtime: Runtime) -> None:
         self.operations: Mapping[str, Operation] = {each.name: each for each in operations}
