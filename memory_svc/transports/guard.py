@@ -22,6 +22,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/startupz"})
 MCP_PATH = "/mcp"
+SSE_PATH = "/sse"
+MESSAGES_PATH = "/messages"
+JSON_RPC_PATHS = frozenset({MCP_PATH, SSE_PATH, MESSAGES_PATH})
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
 ORIGIN = re.compile(r"https?://(.+)")
@@ -123,7 +126,7 @@ async def _refuse(problem: Problem, request_id: str, path: str, send: Send) -> N
     """The failure's body; where MCP is spoken inside an error of JSON-RPC, which is all that its clients can read."""
     failure = failed(problem, request_id, status=MISDIRECTED if isinstance(problem, _Misdirected) else None)
     log("refused", outcome=problem.kind, status=failure.status, request_id=request_id)
-    content = failure.as_json_rpc() if path.rstrip("/") == MCP_PATH else failure.encoded()
+    content = failure.as_json_rpc() if path.rstrip("/") in JSON_RPC_PATHS else failure.encoded()
     headers = {"Content-Type": "application/json", "Content-Length": str(len(content)), **failure.headers}
     raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": failure.status, "headers": raw})

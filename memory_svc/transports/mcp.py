@@ -1,20 +1,24 @@
-"""The Catalogue as an MCP server: one tool for each operation, one text block of JSON for each answer."""
+"""MCP as all wires of a process speak it: two servers of the SDK over one Catalogue, and what stays open on them."""
 
+import dataclasses
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-import mcp_types as types
-import msgspec
 from mcp.server import Server
 from mcp.server.caching import CacheHint
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
-from memory_svc.domain.memory import zone_of
-from memory_svc.services.operation import Call, Catalogue
+from memory_svc.errors import Problem
+from memory_svc.services.operation import Catalogue
 from memory_svc.settings import Settings
-from memory_svc.transports.caller import IDEMPOTENCY_META, ZONE_META, Caller, Names, call_for, caller_of, local_caller
-from memory_svc.transports.failures import failed
-from memory_svc.transports.schema import fitted, hints, input_schema
+from memory_svc.transports.caller import local_caller
+from memory_svc.transports.failures import JSON_RPC_INVALID, TABLE, failed
+from memory_svc.transports.message import Context, caller_in
+from memory_svc.transports.session import Incoming, Outgoing, Session, serve_session
+from memory_svc.transports.tools import Tools
 
 NAME = "agent-memory"
 TOOLS_FRESH_MILLISECONDS = 300_000
@@ -25,13 +29,39 @@ INSTRUCTIONS = (
     "names and dates instead of 'he' or 'yesterday'. After store, branch on `result`: stored, skipped (already there) "
     "or rejected. A failed call has ok: false, says in `error` how to mend it, and in `retry` whether to try again."
 )
-Context = ServerRequestContext[dict[str, Any], Any]
 
 
-def build_server(catalogue: Catalogue, settings: Settings) -> Server[dict[str, Any]]:
-    """A server of the SDK that lists and calls the operations of the Catalogue, over HTTP or stdio."""
-    tools = _Tools(catalogue, settings)
-    return Server(
+class Mcp:
+    """The servers of one process.
+
+    exchanges: for streamable HTTP, where each request is answered by itself. connections: for SSE and stdio, where
+    the client stays and can be told of changes.
+    """
+
+    def __init__(self, catalogue: Catalogue, settings: Settings) -> None:
+        """Raises Invalid when the settings name a tool or a zone that there is not."""
+        self.catalogue = catalogue
+        tools = Tools(catalogue, settings)
+        self.exchanges = _server(tools)
+        self.connections = _server(tools)
+        self._sessions: set[Session] = set()
+
+    async def serve(self, session: Session, incoming: Incoming, outgoing: Outgoing) -> None:
+        """Answer over a connection that stays open until the incoming stream ends."""
+        self._sessions.add(session)
+        try:
+            await serve_session(self.connections, session, incoming, outgoing)
+        finally:
+            self._sessions.discard(session)
+
+    def leave(self) -> None:
+        """Have all that stays open end as soon as what waits is answered."""
+        for session in tuple(self._sessions):
+            session.leaving.set()
+
+
+def _server(tools: Tools) -> Server[Any]:
+    server: Server[Any] = Server(
         NAME,
         version=version(NAME),
         title="Agent memory",
@@ -41,51 +71,31 @@ def build_server(catalogue: Catalogue, settings: Settings) -> Server[dict[str, A
         on_list_tools=tools.list,
         on_call_tool=tools.call,
     )
+    server.middleware.append(_named)
+    return server
 
 
-class _Tools:
-    """The tools, made once."""
-
-    def __init__(self, catalogue: Catalogue, settings: Settings) -> None:
-        self._catalogue = catalogue
-        self._zone = zone_of(settings.zone)
-        self.schemas = {each.name: input_schema(each.request) for each in catalogue}
-        self._listed = types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=each.name,
-                    description=each.summary,
-                    input_schema=self.schemas[each.name],
-                    annotations=types.ToolAnnotations.model_validate(hints(each)),
-                )
-                for each in catalogue
-            ]
-        )
-
-    async def list(self, _context: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        """Every tool, in the order of the Catalogue."""
-        return self._listed
-
-    async def call(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        """The answer of an operation, or its failure as a tool result."""
-        caller = caller_of(context.request.scope) if context.request else local_caller()
-        arguments = params.arguments or {}
-        try:
-            found = self._catalogue.call(
-                params.name, fitted(arguments, self.schemas.get(params.name, {})), self._circumstances(context, caller)
-            )
-            return _result(msgspec.json.encode(await found))
-        except Exception as error:  # noqa: BLE001
-            return _result(failed(error, caller.request_id).encoded(), is_error=True)
-
-    def _circumstances(self, context: Context, caller: Caller) -> Call:
-        """What the message itself says goes before the headers of the request that carried it."""
-        meta = dict(context.meta or {})
-        names = Names(meta.get(IDEMPOTENCY_META), meta.get(ZONE_META))
-        if context.request is None:
-            return call_for(caller, "mcp-stdio", names, self._zone)
-        return call_for(caller, "mcp-http", names.over(Names.of_headers(context.request.headers)), self._zone)
+async def _named(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Every message has a request id, and every error tells it, those of the SDK too."""
+    context = dataclasses.replace(ctx, request=ctx.request or local_caller())
+    request_id = caller_in(context).request_id
+    try:
+        return await call_next(context)
+    except MCPError as error:
+        raise MCPError(error.code, error.message, _with_id(error.error.data, request_id)) from error
+    except ValidationError as error:
+        places = ", ".join(sorted({".".join(map(str, each["loc"])) for each in error.errors()}))
+        words = f"Invalid request parameters: {places[:200]}"
+        raise MCPError(JSON_RPC_INVALID, words, {"request_id": request_id}) from error
+    except Exception as error:
+        failure = failed(error, request_id)
+        details = error.details if isinstance(error, Problem) else {}
+        code = TABLE[failure.body["code"]].json_rpc
+        raise MCPError(code, failure.body["error"], {**details, **failure.body}) from error
 
 
-def _result(text: bytes, *, is_error: bool = False) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text.decode())], is_error=is_error)
+def _with_id(data: object, request_id: str) -> dict[str, Any]:
+    """The data of an error with the request id among it; what is no object stands under `detail`."""
+    if isinstance(data, Mapping):
+        return {**data, "request_id": request_id}
+    return {"request_id": request_id} if data in (None, "") else {"detail": data, "request_id": request_id}
