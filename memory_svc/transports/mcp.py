@@ -1,22 +1,28 @@
 """MCP as all wires of a process speak it: two servers of the SDK over one Catalogue, and what stays open on them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
+import mcp_types as types
 from mcp.server import Server
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult
+from mcp.server.subscriptions import ListenHandler, ResourcesListChanged, ResourceUpdated, ServerEvent
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from memory_svc.errors import Problem
-from memory_svc.services.operation import Catalogue
+from memory_svc.domain.access.principal import Principal
+from memory_svc.errors import Invalid, Problem
+from memory_svc.services.operation import Catalogue, Wire
 from memory_svc.settings import Settings
+from memory_svc.transports.announcements import Announcements, Changes
 from memory_svc.transports.caller import local_caller
 from memory_svc.transports.failures import JSON_RPC_INVALID, TABLE, failed
-from memory_svc.transports.message import Context, caller_in
+from memory_svc.transports.message import Context, caller_in, session_in
+from memory_svc.transports.resources import Resources, address_at
 from memory_svc.transports.session import Incoming, Outgoing, Session, serve_session
 from memory_svc.transports.tools import Tools
 
@@ -29,6 +35,7 @@ INSTRUCTIONS = (
     "names and dates instead of 'he' or 'yesterday'. After store, branch on `result`: stored, skipped (already there) "
     "or rejected. A failed call has ok: false, says in `error` how to mend it, and in `retry` whether to try again."
 )
+Listen = Callable[[Context, types.SubscriptionsListenRequestParams], Awaitable[types.SubscriptionsListenResult]]
 
 
 class Mcp:
@@ -41,10 +48,19 @@ class Mcp:
     def __init__(self, catalogue: Catalogue, settings: Settings) -> None:
         """Raises Invalid when the settings name a tool or a zone that there is not."""
         self.catalogue = catalogue
-        tools = Tools(catalogue, settings)
-        self.exchanges = _server(tools)
-        self.connections = _server(tools)
+        self.announcements = Announcements(catalogue.runtime.storage)
+        self._listening: dict[Principal, ListenHandler] = {}
         self._sessions: set[Session] = set()
+        parts = Tools(catalogue, settings), Resources(catalogue, settings)
+        self.exchanges = _server(*parts, self._listen)
+        self.connections = _server(*parts, self._listen)
+        self.connections.add_request_handler("resources/subscribe", types.SubscribeRequestParams, _subscribe)
+        self.connections.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, _unsubscribe)
+        self.connections.add_request_handler("resources/list", types.PaginatedRequestParams, _followed(parts[1]))
+
+    def session(self, principal: Principal, wire: Wire, tools: str = "") -> Session:
+        """A new connection of this caller, to be served."""
+        return Session(principal, wire, self.announcements, tools)
 
     async def serve(self, session: Session, incoming: Incoming, outgoing: Outgoing) -> None:
         """Answer over a connection that stays open until the incoming stream ends."""
@@ -56,11 +72,45 @@ class Mcp:
 
     def leave(self) -> None:
         """Have all that stays open end as soon as what waits is answered."""
+        for handler in self._listening.values():
+            handler.close()
         for session in tuple(self._sessions):
             session.leaving.set()
 
+    async def _listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Stream what the caller may know of the changes it asked for."""
+        principal = caller_in(context).principal
+        handler = self._listening.setdefault(principal, ListenHandler(_Bus(self.announcements, principal)))
+        async with self.announcements.attended():
+            return await handler(context, params)
 
-def _server(tools: Tools) -> Server[Any]:
+
+class _Bus:
+    """The announcements that one principal may know of, as events of the SDK."""
+
+    def __init__(self, announcements: Announcements, principal: Principal) -> None:
+        self._announcements = announcements
+        self._principal = principal
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Nothing is published past the journal."""
+        raise NotImplementedError(event)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Give this listener every event, until the function that comes back is called."""
+
+        def take(changes: Changes) -> None:
+            for uri in changes.uris:
+                listener(ResourceUpdated(uri))
+            if changes.listed:
+                listener(ResourcesListChanged())
+
+        return self._announcements.subscribe(self._principal, take)
+
+
+def _server(tools: Tools, resources: Resources, listen: Listen) -> Server[Any]:
     server: Server[Any] = Server(
         NAME,
         version=version(NAME),
@@ -70,9 +120,47 @@ def _server(tools: Tools) -> Server[Any]:
         get_tool_input_schema=tools.schemas.get,
         on_list_tools=tools.list,
         on_call_tool=tools.call,
+        on_list_resources=resources.page,
+        on_list_resource_templates=resources.templates,
+        on_read_resource=resources.read,
+        on_subscriptions_listen=listen,
     )
     server.middleware.append(_named)
     return server
+
+
+async def _subscribe(context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+    """Tell this connection when the resource changes.
+
+    Raises NotFound when the address is none of ours.
+    """
+    uri = address_at(str(params.uri)).uri
+    session = session_in(context)
+    if session is None:
+        raise Invalid("resources/subscribe: this wire cannot push; use subscriptions/listen, /sse or stdio")
+    session.news.name(uri)
+    await session.news.begin(context.session)
+    return types.EmptyResult()
+
+
+async def _unsubscribe(context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+    """Tell this connection no longer."""
+    session = session_in(context)
+    if session is not None:
+        session.news.drop(address_at(str(params.uri)).uri)
+    return types.EmptyResult()
+
+
+def _followed(resources: Resources) -> Callable[[Context, types.PaginatedRequestParams], Any]:
+    """The list of resources; who has read it is told when it changes, if its handshake is one of the older ones."""
+
+    async def listed(context: Context, params: types.PaginatedRequestParams) -> types.ListResourcesResult:
+        session = session_in(context)
+        if session is not None and context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+            await session.news.begin(context.session)
+        return await resources.page(context, params)
+
+    return listed
 
 
 async def _named(ctx: Context, call_next: CallNext) -> HandlerResult:

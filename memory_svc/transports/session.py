@@ -1,8 +1,9 @@
-"""A connection that stays open, over SSE or stdio: who speaks, which tools it lists, what still waits for an answer."""
+"""A connection that stays open, over SSE or stdio: who speaks, what waits for an answer, what it is to be told of."""
 
 import asyncio
 from typing import Any
 
+import anyio
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server import Server
@@ -12,6 +13,8 @@ from mcp.shared.message import SessionMessage
 
 from memory_svc.domain.access.principal import Principal
 from memory_svc.services.operation import Wire
+from memory_svc.transports.announcements import Announcements
+from memory_svc.transports.news import News
 
 HAND_OVER_SECONDS = 0.1
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
@@ -24,10 +27,10 @@ class Session:
     leaving: set when the connection is to end as soon as what waits is answered.
     """
 
-    def __init__(self, principal: Principal, wire: Wire, tools: str = "") -> None:
-        self.principal = principal
+    def __init__(self, principal: Principal, wire: Wire, announcements: Announcements, tools: str = "") -> None:
         self.wire = wire
         self.tools = tools
+        self.news = News(principal, announcements)
         self._waiting: set[types.RequestId] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -67,4 +70,7 @@ class Session:
 async def serve_session(server: Server[Any], session: Session, incoming: Incoming, outgoing: Outgoing) -> None:
     """Answer over these streams until the incoming one ends, in the era of the client's first request."""
     options = server.create_initialization_options(NotificationOptions(resources_changed=True))
-    await serve_dual_era_loop(server, incoming, outgoing, lifespan_state=session, init_options=options)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(session.news.tell)
+        await serve_dual_era_loop(server, incoming, outgoing, lifespan_state=session, init_options=options)
+        tasks.cancel_scope.cancel()

@@ -36,7 +36,8 @@ def sse_routes(mcp: Mcp, settings: Settings) -> "tuple[ASGIRouteHandler, ...]":
         fields = cast("dict[str, Any]", scope)
         if fields["method"] != "GET":
             raise MethodNotAllowedException(headers={"Allow": "GET"})
-        session = _session(fields)
+        asked = parse_qs(fields["query_string"].decode("latin-1"))
+        session = mcp.session(caller_of(fields).principal, "mcp-sse", asked.get(TOOLS_PARAMETER, [""])[-1])
         # The SDK puts the path under which an app is mounted before that of the messages.
         fields["root_path"] = ""
         async with transport.connect_sse(with_user(fields), cast("Any", receive), cast("Any", send)) as (read, write):
@@ -49,12 +50,6 @@ def sse_routes(mcp: Mcp, settings: Settings) -> "tuple[ASGIRouteHandler, ...]":
         await transport.handle_post_message(with_user(fields), cast("Any", receive), told)
 
     return sse_route, messages_route
-
-
-def _session(scope: dict[str, Any]) -> Session:
-    """A new session of the one who asks, with the tools named in the address."""
-    asked = parse_qs(scope["query_string"].decode("latin-1"))
-    return Session(caller_of(scope).principal, "mcp-sse", asked.get(TOOLS_PARAMETER, [""])[-1])
 
 
 async def _serve(mcp: Mcp, session: Session, read: ReadStream[Item], write: WriteStream[SessionMessage]) -> None:

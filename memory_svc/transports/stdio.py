@@ -35,7 +35,7 @@ async def run_stdio(mcp: Mcp, *, on_signals: bool = True) -> None:
     Ends likewise when the session is told to leave and, `on_signals`, on SIGTERM and Ctrl-C. Takes the standard streams
     for good: what else reads finds an empty input, what else prints prints to stderr.
     """
-    session = Session(OWNER, "mcp-stdio")
+    session = mcp.session(OWNER, "mcp-stdio")
     wire_in, wire_out = _claim_standard_streams()
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)

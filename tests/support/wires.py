@@ -115,24 +115,34 @@ def over_rest(client: httpx2.AsyncClient) -> Call:
 @contextlib.asynccontextmanager
 async def connected(wire: str, catalogue: Catalogue, settings: Settings, folder: Path) -> AsyncIterator[Call]:
     """A call over that wire. stdio has a process and a store of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+        if wire == "rest":
+            yield over_rest(await stack.enter_async_context(served(catalogue, settings)))
+        else:
+            yield over_mcp(await stack.enter_async_context(opened(wire, catalogue, settings, folder)))
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    wire: str, catalogue: Catalogue, settings: Settings, folder: Path, hear: Any = None
+) -> AsyncIterator[Client]:
+    """A client over a wire that speaks MCP; `hear` is given what the server says by itself."""
     mode = "legacy" if wire.endswith("legacy") else "auto"
     async with contextlib.AsyncExitStack() as stack:
         if wire.startswith("stdio"):
             own = environment(MEMORY_DATA_DIR=str(folder), MEMORY_EMBEDDING_URL="", MEMORY_ZONE=settings.zone)
-            server = StdioServerParameters(
+            server: Any = StdioServerParameters(
                 command=sys.executable, args=["-m", "memory_svc", "stdio"], env=own, cwd=ROOT
             )
-            yield over_mcp(await stack.enter_async_context(Client(server, mode=mode)))
         elif wire == "mcp-memory":
-            yield over_mcp(await stack.enter_async_context(Client(Mcp(catalogue, settings).connections)))
+            server = Mcp(catalogue, settings).connections
         elif wire.startswith("sse"):
+            server = sse_client(f"{await stack.enter_async_context(listening(catalogue, settings))}/sse", HEADERS)
+        elif wire == "mcp-http-open":
             url = await stack.enter_async_context(listening(catalogue, settings))
-            transport = sse_client(f"{url}/sse", headers=HEADERS)
-            yield over_mcp(await stack.enter_async_context(Client(transport, mode=mode)))
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers=HEADERS, timeout=20))
+            server = streamable_http_client(f"{url}/mcp", http_client=http)
         else:
             http = await stack.enter_async_context(served(catalogue, settings))
-            if wire == "rest":
-                yield over_rest(http)
-            else:
-                transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
-                yield over_mcp(await stack.enter_async_context(Client(transport, mode=mode)))
+            server = streamable_http_client(f"{BASE}/mcp", http_client=http)
+        yield await stack.enter_async_context(Client(server, mode=mode, message_handler=hear))
