@@ -1,6 +1,7 @@
 """MCP as all wires of a process speak it: two servers of the SDK over one Catalogue, and what stays open on them."""
 
 import dataclasses
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
@@ -47,6 +48,7 @@ class Mcp:
 
     def __init__(self, catalogue: Catalogue, settings: Settings) -> None:
         """Raises Invalid when the settings name a tool or a zone that there is not."""
+        quieten_sdk()
         self.catalogue = catalogue
         self.announcements = Announcements(catalogue.runtime.storage)
         self._listening: dict[Principal, ListenHandler] = {}
@@ -161,6 +163,12 @@ def _followed(resources: Resources) -> Callable[[Context, types.PaginatedRequest
         return await resources.page(context, params)
 
     return listed
+
+
+def quieten_sdk() -> None:
+    """What the SDK refuses is logged by us, with the request id; its own lines have none. Its faults are still told."""
+    logging.getLogger("mcp").setLevel(logging.ERROR)
+    logging.getLogger("mcp.server.sse").setLevel(logging.CRITICAL)
 
 
 async def _named(ctx: Context, call_next: CallNext) -> HandlerResult:

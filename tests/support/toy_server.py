@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,6 +18,8 @@ from memory_svc.domain.access.principal import Permission
 from memory_svc.observe import Metrics, configure_logging, log
 from memory_svc.services.operation import Catalogue, Effect, Request, Runtime, operation
 from memory_svc.settings import Settings, load
+from memory_svc.storage.interface import Storage
+from memory_svc.storage.sqlite.engine import SqliteStorage
 from memory_svc.transports.http import build_app
 from memory_svc.transports.mcp import Mcp
 from memory_svc.transports.serving import Serving, bound, serve, url_of
@@ -131,13 +134,13 @@ def settings_for(**changed: Any) -> Settings:
     return Settings(**{"data_dir": "unused", "port": 0, "embedding_url": "", "tools": "full", **changed})
 
 
-def toy_catalogue(settings: Settings) -> Catalogue:
-    """The toy operations, over nothing."""
+def toy_catalogue(settings: Settings, storage: Storage | None = None) -> Catalogue:
+    """The toy operations, over a store of which only changes are asked, or over nothing."""
     nothing: Any = None
     return Catalogue(
         OPERATIONS,
         Runtime(
-            storage=nothing,
+            storage=storage or nothing,
             embedder=nothing,
             settings=settings,
             metrics=Metrics(),
@@ -180,7 +183,8 @@ def main() -> None:
     """Serve the wire that the command line names until told to stop."""
     settings = load({"MEMORY_DATA_DIR": "unused", "MEMORY_PORT": "0", "MEMORY_TOOLS": "full"} | dict(os.environ))
     configure_logging(settings.log_level)
-    mcp = Mcp(toy_catalogue(settings), settings)
+    storage = SqliteStorage(Path(sys.argv[2]) / "memory.db") if len(sys.argv) > 2 else None
+    mcp = Mcp(toy_catalogue(settings, storage), settings)
     if sys.argv[1] == "stdio":
         asyncio.run(run_stdio(mcp))
     else:

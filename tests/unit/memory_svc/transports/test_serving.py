@@ -54,10 +54,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def started() -> Iterator[Server]:
-    """A toy server; killed if it is still there at the end."""
+def started(store: str = "") -> Iterator[Server]:
+    """A toy server, over a real store where a folder is named; killed if it is still there at the end."""
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen([sys.executable, str(SCRIPT), "http"], stdin=subprocess.DEVNULL, stderr=log)
+        command = [sys.executable, str(SCRIPT), "http", *([store] if store else [])]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
         try:
             yield Server(process, log)
         finally:
@@ -139,6 +140,32 @@ def test_an_open_stream_and_an_idle_connection_do_not_hold_the_server(path: str)
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(12) == 0
             assert time.monotonic() - begin < 4
+        assert not any("Traceback" in json.dumps(line) for line in server.lines())
+
+
+@pytest.mark.parametrize("wire", ["http", "sse"])
+def test_a_stream_that_listens_is_ended_with_a_last_word(wire: str) -> None:
+    graceful: list[bool] = []
+
+    async def listen(url: str, listening: threading.Event) -> None:
+        sse: Any = sse_client(f"{url}/sse", headers=HEADERS)
+        client = Client(sse, mode="2026-07-28") if wire == "sse" else connected(f"{url}/mcp", "2026-07-28")
+        async with client as session, session.listen(resources_list_changed=True) as events:
+            listening.set()
+            async for _ in events:
+                pass
+            graceful.append(True)
+
+    with tempfile.TemporaryDirectory() as folder, started(folder) as server:
+        listening = threading.Event()
+        thread, _ = in_thread(lambda: asyncio.run(listen(server.url, listening)))
+        assert listening.wait(20)
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(12) == 0
+        assert time.monotonic() - begin < 4
+        thread.join(10)
+        assert graceful == [True]
         assert not any("Traceback" in json.dumps(line) for line in server.lines())
 
 
