@@ -34,6 +34,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     allowed_origins: Annotated[
         str, Meta(description="Origins of web pages that may call, separated by commas, besides loopback ones.")
     ] = ""
+    cors_origins: Annotated[
+        str,
+        Meta(description="Origins of web pages that may call and read the answers, separated by commas; empty = none."),
+    ] = ""
     embedding_url: Annotated[
         str,
         Meta(pattern=r"^(https?://\S+)?$", description="Base address of the embedding server; empty = full text only."),
@@ -70,6 +74,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     body_bytes_max: Annotated[int, Meta(ge=1_000, le=100_000_000, description="Largest request body, in bytes.")] = (
         4_000_000
     )
+    tools: Annotated[
+        str,
+        Meta(
+            description="Tools that clients are shown: `core`, `full`, or names separated by commas. Any can be called."
+        ),
+    ] = "core"
     calls_per_second_max: Annotated[
         float, Meta(ge=0, le=1_000_000, description="Calls of one caller in a second; 0 = no limit.")
     ] = 1000.0

@@ -1,28 +1,42 @@
-"""`memory-svc serve`: MCP and HTTP on one port."""
+"""`memory-svc serve`: MCP and HTTP on one port; with --stdio a session on standard input and output beside it."""
 
 import argparse
 import asyncio
+import functools
 
 from memory_svc import app
 from memory_svc.observe import configure_logging
 from memory_svc.settings import Settings, environment, load
 from memory_svc.transports.auth import token_for
 from memory_svc.transports.http import build_app
+from memory_svc.transports.mcp import Mcp
 from memory_svc.transports.serving import serve
+from memory_svc.transports.stdio import run_stdio
 
 
-def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - every verb takes them
-    """Serve until told to stop.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this verb."""
+    parser.add_argument(
+        "--stdio",
+        action="store_true",
+        help="also serve the one who started this on standard input and output; all ends when the input ends",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop, with --stdio until the input ends.
 
     Raises Invalid for settings that cannot be used, Unavailable when the database or the address cannot be had.
     """
     settings = load(environment())
     configure_logging(settings.log_level)
-    asyncio.run(_serve(settings))
+    asyncio.run(_serve(settings, stdio=arguments.stdio))
     return 0
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, *, stdio: bool) -> None:
     token = token_for(settings)
     async with app.opened(settings) as parts:
-        await serve(build_app(parts.catalogue, settings, token, parts.ready), settings)
+        mcp = Mcp(parts.catalogue, settings)
+        beside = functools.partial(run_stdio, mcp, on_signals=False) if stdio else None
+        await serve(build_app(mcp, settings, token, parts.ready), settings, mcp.leave, beside)

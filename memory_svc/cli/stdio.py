@@ -6,6 +6,7 @@ import asyncio
 from memory_svc import app
 from memory_svc.observe import configure_logging
 from memory_svc.settings import Settings, environment, load
+from memory_svc.transports.mcp import Mcp
 from memory_svc.transports.stdio import run_stdio
 
 
@@ -22,4 +23,4 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - every verb take
 
 async def _serve(settings: Settings) -> None:
     async with app.opened(settings) as parts:
-        await run_stdio(parts.catalogue, settings)
+        await run_stdio(Mcp(parts.catalogue, settings))

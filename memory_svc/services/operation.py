@@ -21,7 +21,7 @@ from memory_svc.services.limits import Limits
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Storage
 
-Wire = Literal["mcp-http", "mcp-stdio", "rest"]
+Wire = Literal["mcp-http", "mcp-sse", "mcp-stdio", "rest"]
 UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
 AUTO_PROJECT = "@auto"
 DEPTH_MAX = 32

@@ -4,7 +4,7 @@ No method takes or gives SQL, a row of the engine, a cursor or a transaction. A 
 Every method raises Unavailable when the engine does not answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -12,6 +12,8 @@ import msgspec
 from memory_svc.domain.change import Applied, Effect, Write
 from memory_svc.domain.memory import Episode, Memory, Profile, Ref, Row, Vector
 from memory_svc.domain.scope import Scope
+
+WATCH_SECONDS_MAX = 0.25
 
 
 class RowVector(msgspec.Struct, frozen=True):
@@ -141,6 +143,14 @@ class Journal(Protocol):
 
     async def latest(self) -> int:
         """The last sequence given, 0 before the first."""
+        ...
+
+    def watch(self, after: int) -> AsyncGenerator[list[JournalRow], None]:
+        """The effects after that sequence, oldest first, in bounded batches, for as long as it is asked for more.
+
+        What this process writes comes at once, what others write within WATCH_SECONDS_MAX. Holds up no write however
+        slowly it is read. To be closed after use.
+        """
         ...
 
     async def replay(self, rows: Sequence[JournalRow]) -> None:

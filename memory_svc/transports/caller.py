@@ -30,7 +30,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def local_caller() -> Caller:
-    """The owner of this process, with a new request id."""
+    """The owner of this process, with a new request id: who speaks where no HTTP request brought the message."""
     return Caller(OWNER, new_request_id())
 
 

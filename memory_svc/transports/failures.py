@@ -12,15 +12,21 @@ from memory_svc.observe import log_fault
 
 HIDDEN = "Something went wrong inside the server; its log tells what, under this request_id"
 JSON_RPC_REFUSED = -32001
+JSON_RPC_INVALID = -32602
+JSON_RPC_INTERNAL = -32603
 
 
 class Handling(msgspec.Struct, frozen=True):
-    """What the wires do with one kind of Problem. `mcp` = how a caller of MCP gets to know of it."""
+    """What the wires do with one kind of Problem.
+
+    mcp: how the caller of a tool gets to know of it. json_rpc: the code of the error where something else was asked.
+    """
 
     problem: type[Problem]
     status: int
     meaning: str
     mcp: Literal["tool result", "refused by http"] = "tool result"
+    json_rpc: int = JSON_RPC_INTERNAL
 
     @property
     def retry(self) -> bool:
@@ -29,10 +35,10 @@ class Handling(msgspec.Struct, frozen=True):
 
 
 ROWS = (
-    Handling(errors.Invalid, 400, "Cannot be understood, or breaks a limit."),
+    Handling(errors.Invalid, 400, "Cannot be understood, or breaks a limit.", json_rpc=JSON_RPC_INVALID),
     Handling(errors.Unauthenticated, 401, "No token, or one that is not known.", "refused by http"),
     Handling(errors.Denied, 403, "A known caller who is not allowed to do this."),
-    Handling(errors.NotFound, 404, "Not there for this caller."),
+    Handling(errors.NotFound, 404, "Not there for this caller.", json_rpc=JSON_RPC_INVALID),
     Handling(errors.Conflict, 409, "Changed since it was read, locked, or already there."),
     Handling(errors.TooLarge, 413, "A body, batch or import over its limit."),
     Handling(errors.Overloaded, 429, "A queue or pool is full; try again a little later."),

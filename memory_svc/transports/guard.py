@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Seque
 from typing import Any
 
 from memory_svc.domain.access.principal import OWNER
-from memory_svc.errors import Denied, Problem, TooLarge, Unauthenticated
+from memory_svc.errors import Denied, Invalid, Problem, TooLarge, Unauthenticated
 from memory_svc.observe import log
 from memory_svc.settings import Settings
 from memory_svc.transports.auth import authenticate
@@ -22,10 +22,19 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/startupz"})
 MCP_PATH = "/mcp"
+SSE_PATH = "/sse"
+MESSAGES_PATH = "/messages"
+JSON_RPC_PATHS = frozenset({MCP_PATH, SSE_PATH, MESSAGES_PATH})
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
 ORIGIN = re.compile(r"https?://(.+)")
+LISTED_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#*,\s]+")
+HEADER_NAMES = re.compile(rb"[A-Za-z0-9-]{1,100}(?:\s*,\s*[A-Za-z0-9-]{1,100}){0,50}")
+METHODS = b"GET, POST, DELETE"
+READABLE = b"Mcp-Session-Id, MCP-Protocol-Version, X-Request-Id, Retry-After, WWW-Authenticate"
+PREFLIGHT_SECONDS = b"600"
 MISDIRECTED = 421
+NO_CONTENT = 204
 
 
 class Guard:
@@ -35,12 +44,14 @@ class Guard:
     """
 
     def __init__(self, app: App, settings: Settings, token: str) -> None:
+        """Raises Invalid when MEMORY_CORS_ORIGINS names what is no origin."""
         self._app = app
         self._token = token.encode()
         self._open = settings.allow_unauthenticated_http
         self._body_bytes_max = settings.body_bytes_max
         self._hosts = _listed(settings.allowed_hosts)
-        self._origins = _listed(settings.allowed_origins)
+        self._readers = _origins(settings.cors_origins)
+        self._origins = _listed(settings.allowed_origins) | self._readers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it with the body of its failure."""
@@ -49,11 +60,14 @@ class Guard:
             return
         scope["headers"] = headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         request_id = request_id_from(_header(headers, b"x-request-id").decode("latin-1"))
-        answer = _naming(send, request_id)
+        answer = self._readable(headers, _naming(send, request_id))
         is_health = scope["path"] in HEALTH_PATHS
         try:
             self._check_host(headers, by_address=is_health)
             self._check_origin(headers)
+            if self._is_preflight(scope["method"], headers):
+                await _allow(headers, answer)
+                return
             principal = OWNER if is_health or self._open else authenticate(self._authorization(headers), self._token)
             body = b"" if is_health else await self._body(headers, receive)
         except Problem as problem:
@@ -84,6 +98,32 @@ class Guard:
                 f"Web pages of {origin[:200]!r} may not call this server; if they should, name the origin in "
                 "MEMORY_ALLOWED_ORIGINS"
             )
+
+    def _is_preflight(self, method: str, headers: Headers) -> bool:
+        """Whether a browser asks, without a token, if a page may call. Only where some page may."""
+        asks = _header(headers, b"access-control-request-method")
+        return method == "OPTIONS" and bool(asks) and self._reader(headers) != b""
+
+    def _reader(self, headers: Headers) -> bytes:
+        """The origin of a page that may read the answer, b"" for none."""
+        origin = _header(headers, b"origin")
+        return origin if origin.decode("latin-1").lower() in self._readers else b""
+
+    def _readable(self, headers: Headers, send: Send) -> Send:
+        """`send`, which lets a page read the response if its origin may. What is refused is told readably too."""
+        if not self._readers:
+            return send
+        reader = self._reader(headers)
+        added = [(b"vary", b"Origin")]
+        if reader:
+            added += [(b"access-control-allow-origin", reader), (b"access-control-expose-headers", READABLE)]
+
+        async def readable(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *added]
+            await send(message)
+
+        return readable
 
     def _authorization(self, headers: Headers) -> bytes:
         """The one Authorization header; two would leave open which of them counts."""
@@ -123,11 +163,21 @@ async def _refuse(problem: Problem, request_id: str, path: str, send: Send) -> N
     """The failure's body; where MCP is spoken inside an error of JSON-RPC, which is all that its clients can read."""
     failure = failed(problem, request_id, status=MISDIRECTED if isinstance(problem, _Misdirected) else None)
     log("refused", outcome=problem.kind, status=failure.status, request_id=request_id)
-    content = failure.as_json_rpc() if path.rstrip("/") == MCP_PATH else failure.encoded()
+    content = failure.as_json_rpc() if path.rstrip("/") in JSON_RPC_PATHS else failure.encoded()
     headers = {"Content-Type": "application/json", "Content-Length": str(len(content)), **failure.headers}
     raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": failure.status, "headers": raw})
     await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+async def _allow(headers: Headers, send: Send) -> None:
+    """The answer to a preflight: these methods, and the headers that were asked for."""
+    asked = _header(headers, b"access-control-request-headers")
+    allowed = [(b"access-control-allow-methods", METHODS), (b"access-control-max-age", PREFLIGHT_SECONDS)]
+    if HEADER_NAMES.fullmatch(asked):
+        allowed.append((b"access-control-allow-headers", asked))
+    await send({"type": "http.response.start", "status": NO_CONTENT, "headers": allowed})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _naming(send: Send, request_id: str) -> Send:
@@ -157,6 +207,14 @@ def _header(headers: Headers, wanted: bytes) -> bytes:
 
 def _listed(names: str) -> frozenset[str]:
     return frozenset(name.strip().lower() for name in names.split(",") if name.strip())
+
+
+def _origins(names: str) -> frozenset[str]:
+    listed = _listed(names)
+    strange = sorted(name for name in listed if not LISTED_ORIGIN.fullmatch(name))
+    if strange:
+        raise Invalid(f"MEMORY_CORS_ORIGINS: {strange[0][:200]!r} is no origin; write it like https://app.example:8443")
+    return listed
 
 
 def _among(host: str, allowed: Iterable[str]) -> bool:

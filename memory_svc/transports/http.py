@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from litestar import Litestar, MediaType, Request, Response, asgi, get
 from litestar.exceptions import HTTPException
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from memory_svc.errors import Unavailable
@@ -18,9 +16,11 @@ from memory_svc.settings import Settings
 from memory_svc.transports.caller import caller_of
 from memory_svc.transports.failures import TABLE, failed, unrouted
 from memory_svc.transports.guard import MCP_PATH, App, Guard
-from memory_svc.transports.mcp import build_server
+from memory_svc.transports.handing import telling, with_user
+from memory_svc.transports.mcp import Mcp
 from memory_svc.transports.openapi import openapi
 from memory_svc.transports.rest import call_route
+from memory_svc.transports.sse import sse_routes
 
 if TYPE_CHECKING:
     from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
@@ -32,16 +32,15 @@ Ready = Callable[[], Awaitable[str | None]]
 Background = contextlib.AbstractAsyncContextManager[Any]
 
 
-def build_app(
-    catalogue: Catalogue, settings: Settings, token: str, ready: Ready, background: Sequence[Background] = ()
-) -> Guard:
+def build_app(mcp: Mcp, settings: Settings, token: str, ready: Ready, background: Sequence[Background] = ()) -> Guard:
     """The ASGI app of the whole server.
 
     `ready` gives None, or the reason why calls cannot be answered now. The contexts of `background` are entered in
     order when the server starts and left in reverse after its last answer.
     """
+    catalogue = mcp.catalogue
     manager = StreamableHTTPSessionManager(
-        build_server(catalogue, settings),
+        mcp.exchanges,
         stateless=True,
         json_response=False,
         max_request_body_size=settings.body_bytes_max,
@@ -60,6 +59,7 @@ def build_app(
     app = Litestar(
         route_handlers=[
             _mcp_route(manager),
+            *sse_routes(mcp, settings),
             call_route(catalogue, settings),
             _document_route(catalogue),
             _metrics_route(catalogue),
@@ -80,9 +80,8 @@ def _mcp_route(manager: StreamableHTTPSessionManager) -> "ASGIRouteHandler":
     @asgi(MCP_PATH, copy_scope=True)
     async def mcp_route(scope: "Scope", receive: "Receive", send: "Send") -> None:
         fields = cast("dict[str, Any]", scope)
-        name = caller_of(fields).principal.name
-        fields["user"] = AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
-        await manager.handle_request(fields, cast("Any", receive), cast("Any", send))
+        told: Any = telling(fields, cast("Any", send))
+        await manager.handle_request(with_user(fields), cast("Any", receive), told)
 
     return mcp_route
 

@@ -1,8 +1,10 @@
 """Running the app on uvicorn: bind, tell the address, and on a signal answer what is under way before leaving."""
 
+import asyncio
 import os
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Any, cast
 
@@ -11,21 +13,31 @@ import uvicorn
 from memory_svc.errors import Unavailable
 from memory_svc.observe import log
 from memory_svc.settings import Settings
-from memory_svc.transports.guard import App, Receive, Scope, Send
+from memory_svc.transports.guard import SSE_PATH, App, Receive, Scope, Send
 
 ANSWER_SECONDS_MAX = 7.0
 CLOSE_SECONDS_MAX = 2
 BACKLOG = 2048
 
 
-async def serve(app: App, settings: Settings) -> None:
+async def serve(
+    app: App, settings: Settings, leave: Callable[[], None], beside: Callable[[], Awaitable[None]] | None = None
+) -> None:
     """Answer until SIGTERM or Ctrl-C; calls under way are then answered, within about ten seconds in all.
 
-    Raises Unavailable when the address cannot be had.
+    leave: has the streams end that have no end by themselves. beside: another wire, told to end by `leave`, at whose
+    end the server leaves too. Raises Unavailable when the address cannot be had.
     """
     with bound(settings) as listener:
-        calls = Calls(app)
-        await Serving(uvicorn_config(calls, settings), calls, url_of(settings, listener)).serve([listener])
+        server = Serving(app, settings, url_of(settings, listener), leave)
+        if beside is None:
+            await server.serve([listener])
+        else:
+            other = asyncio.ensure_future(beside())
+            other.add_done_callback(lambda _: server.stop())
+            await server.serve([listener])
+            leave()
+            await other
     log("stopped")
 
 
@@ -82,7 +94,10 @@ def uvicorn_config(app: App, settings: Settings) -> uvicorn.Config:
 
 
 class Calls:
-    """The app, and how many calls it is answering: POSTs, since a stream that was opened with GET has no end."""
+    """The app, and how many calls it is answering.
+
+    POSTs, and the streams of SSE, which end when told to; the stream that a GET of /mcp opens has no end.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -90,7 +105,7 @@ class Calls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        counted = int(scope["type"] == "http" and scope["method"] == "POST")
+        counted = int(scope["type"] == "http" and (scope["method"] == "POST" or scope["path"] == SSE_PATH))
         self.under_way += counted
         try:
             await self._app(scope, receive, send)
@@ -105,10 +120,11 @@ class Serving(uvicorn.Server):
     answers to clients of the older handshakes are such streams.
     """
 
-    def __init__(self, config: uvicorn.Config, calls: Calls, url: str) -> None:
-        super().__init__(config)
-        self._calls = calls
+    def __init__(self, app: App, settings: Settings, url: str, leave: Callable[[], None]) -> None:
+        self._calls = Calls(app)
+        super().__init__(uvicorn_config(self._calls, settings))
         self._url = url
+        self._leave = leave
         self._stops_by: float | None = None
         self._is_closing = False
 
@@ -137,6 +153,7 @@ class Serving(uvicorn.Server):
         """Take no new connection, and let those that have no answer to wait for go."""
         self._is_closing = True
         log("stopping", calls=self._calls.under_way)
+        self._leave()
         for server in self.servers:
             server.close()
         for connection in tuple(self.server_state.connections):

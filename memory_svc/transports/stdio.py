@@ -13,52 +13,62 @@ from typing import Any
 import anyio
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
+from memory_svc.domain.access.principal import OWNER
 from memory_svc.observe import log
-from memory_svc.services.operation import Catalogue
-from memory_svc.settings import Settings
-from memory_svc.transports.mcp import build_server
+from memory_svc.transports.caller import local_caller, new_request_id
+from memory_svc.transports.mcp import Mcp
+from memory_svc.transports.session import Session
 
 ANSWER_SECONDS_MAX = 7.0
 FLUSH_SECONDS_MAX = 2.0
 CHUNK_BYTES = 65_536
+WAITING_LINES_MAX = 256
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Line = bytes | None
 
 
-async def run_stdio(catalogue: Catalogue, settings: Settings) -> None:
-    """Serve the owner of this process until its input ends or SIGTERM comes; calls under way are then answered.
+async def run_stdio(mcp: Mcp, *, on_signals: bool = True) -> None:
+    """Serve the owner of this process until its input ends; calls under way are then answered.
 
-    Takes the standard streams for good: what else reads finds an empty input, what else prints prints to stderr.
+    Ends likewise when the session is told to leave and, `on_signals`, on SIGTERM and Ctrl-C. Takes the standard streams
+    for good: what else reads finds an empty input, what else prints prints to stderr.
     """
-    server = build_server(catalogue, settings)
+    session = mcp.session(OWNER, "mcp-stdio")
     wire_in, wire_out = _claim_standard_streams()
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-    pump = _Pump(incoming, outgoing.clone())
+    pump = _Pump(session, incoming, outgoing.clone(), mcp.leave)
     writer = _Writer(wire_out, pump.stop)
     threading.Thread(target=_read_lines, args=(wire_in, pump.take_from_thread), daemon=True).start()
-    with _on_signals(pump.stop):
+    with _on_signals(pump.stop) if on_signals else contextlib.nullcontext():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pump.read)
             tasks.start_soon(pump.write, sent, writer)
-            await server.run(received, outgoing, server.create_initialization_options())
+            tasks.start_soon(pump.watch)
+            await mcp.serve(session, received, outgoing)
+            tasks.cancel_scope.deadline = anyio.current_time() + FLUSH_SECONDS_MAX
     await writer.close()
-    log("stopped")
+    log("session ended", wire=session.wire)
 
 
 class _Pump:
-    """Lines to messages and back; knows which requests still wait for their answer."""
+    """Lines to messages and back, of one session."""
 
-    def __init__(self, incoming: Incoming, outgoing: MemoryObjectSendStream[SessionMessage]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        incoming: Incoming,
+        outgoing: MemoryObjectSendStream[SessionMessage],
+        leave: Callable[[], None],
+    ) -> None:
+        self._session = session
         self._incoming = incoming
         self._outgoing = outgoing
+        self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[Line] = asyncio.Queue()
-        self._waiting: set[types.RequestId] = set()
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     def take_from_thread(self, line: Line) -> None:
         """Take a line that another thread has read; None = there will be no more."""
@@ -75,17 +85,22 @@ class _Pump:
             while (line := await self._lines.get()) is not None:
                 if line.strip():
                     await self._pass_on(line)
+            self._leave()
             with anyio.move_on_after(ANSWER_SECONDS_MAX):
-                await self._idle.wait()
+                await self._session.answered()
+
+    async def watch(self) -> None:
+        """Stop when the session is told to leave."""
+        await self._session.leaving.wait()
+        self.stop()
 
     async def write(self, sent: MemoryObjectReceiveStream[SessionMessage], writer: "_Writer") -> None:
         """Write messages out until there are no more."""
         async with sent:
             async for session_message in sent:
                 message = session_message.message
-                writer.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-                if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-                    self._settle(message.id)
+                await writer.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                self._session.went(message)
 
     async def _pass_on(self, line: bytes) -> None:
         """One message to the server, or at once the error of a line that is none."""
@@ -96,43 +111,38 @@ class _Pump:
         except (ValueError, RecursionError):
             await self._refuse(raw)
             return
-        if isinstance(message, types.JSONRPCRequest):
-            self._waiting.add(message.id)
-            self._idle.clear()
-        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._settle((message.params or {}).get("requestId"))
-        await self._incoming.send(SessionMessage(message))
+        self._session.came(message)
+        await self._incoming.send(SessionMessage(message, ServerMessageMetadata(request_context=local_caller())))
 
     async def _refuse(self, raw: object) -> None:
         """`raw` None = not even JSON."""
         code, words = (types.PARSE_ERROR, "Not JSON in UTF-8") if raw is None else (types.INVALID_REQUEST, "No message")
+        request_id = new_request_id()
+        log("refused", code=code, request_id=request_id)
         given = raw.get("id") if isinstance(raw, dict) else None
         error = types.JSONRPCError(
             jsonrpc="2.0",
             id=given if isinstance(given, str | int) and not isinstance(given, bool) else None,
-            error=types.ErrorData(code=code, message=words),
+            error=types.ErrorData(code=code, message=words, data={"request_id": request_id}),
         )
         await self._outgoing.send(SessionMessage(error))
 
-    def _settle(self, request: object) -> None:
-        """A request has its answer, or was called off and will have none."""
-        self._waiting = {waiting for waiting in self._waiting if waiting != request}
-        if not self._waiting:
-            self._idle.set()
-
 
 class _Writer:
-    """Writes on a thread of its own, so that a client which does not read cannot hold up the rest."""
+    """Writes on a thread of its own, so that a client which does not read holds up no more than its own messages."""
 
     def __init__(self, descriptor: int, on_broken: Callable[[], None]) -> None:
         self._descriptor = descriptor
         self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self._room = asyncio.Semaphore(WAITING_LINES_MAX)
         self._waiting: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def write(self, line: bytes) -> None:
-        """Have these bytes written after all before."""
+    async def write(self, line: bytes) -> None:
+        """Have these bytes written after all before, once not too many wait."""
+        await self._room.acquire()
         self._waiting.put(line)
 
     async def close(self) -> None:
@@ -146,8 +156,11 @@ class _Writer:
                 left = memoryview(line)
                 while left:
                     left = left[os.write(self._descriptor, left) :]
+                self._loop.call_soon_threadsafe(self._room.release)
         except OSError:
             self._on_broken()
+        except RuntimeError:  # the loop has ended
+            return
 
 
 def _read_lines(descriptor: int, take: Callable[[Line], None]) -> None:

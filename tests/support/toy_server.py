@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any, Literal, cast
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,8 +18,11 @@ from memory_svc.domain.access.principal import Permission
 from memory_svc.observe import Metrics, configure_logging, log
 from memory_svc.services.operation import Catalogue, Effect, Request, Runtime, operation
 from memory_svc.settings import Settings, load
+from memory_svc.storage.interface import Storage
+from memory_svc.storage.sqlite.engine import SqliteStorage
 from memory_svc.transports.http import build_app
-from memory_svc.transports.serving import Calls, Serving, bound, serve, url_of, uvicorn_config
+from memory_svc.transports.mcp import Mcp
+from memory_svc.transports.serving import Serving, bound, serve, url_of
 from memory_svc.transports.stdio import run_stdio
 
 TOKEN = "toy-token-0123456789"
@@ -127,16 +131,16 @@ OPERATIONS = (add, circumstances, fail, wait, wipe)
 
 def settings_for(**changed: Any) -> Settings:
     """Settings of a server on any free port of this machine."""
-    return Settings(**{"data_dir": "unused", "port": 0, "embedding_url": "", **changed})
+    return Settings(**{"data_dir": "unused", "port": 0, "embedding_url": "", "tools": "full", **changed})
 
 
-def toy_catalogue(settings: Settings) -> Catalogue:
-    """The toy operations, over nothing."""
+def toy_catalogue(settings: Settings, storage: Storage | None = None) -> Catalogue:
+    """The toy operations, over a store of which only changes are asked, or over nothing."""
     nothing: Any = None
     return Catalogue(
         OPERATIONS,
         Runtime(
-            storage=nothing,
+            storage=storage or nothing,
             embedder=nothing,
             settings=settings,
             metrics=Metrics(),
@@ -162,11 +166,10 @@ async def told() -> AsyncIterator[None]:
 def running(catalogue: Catalogue, settings: Settings, **parts: Any) -> Iterator[str]:
     """The address of a server that runs in a thread of this process as long as the context lasts."""
     with bound(settings) as listener:
-        calls = Calls(
-            build_app(catalogue, settings, TOKEN, parts.get("ready", always_ready), parts.get("background", ()))
-        )
+        mcp = Mcp(catalogue, settings)
+        app = build_app(mcp, settings, TOKEN, parts.get("ready", always_ready), parts.get("background", ()))
         url = url_of(settings, listener)
-        server = Serving(uvicorn_config(cast("Any", calls), settings), calls, url)
+        server = Serving(app, settings, url, mcp.leave)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
         thread.start()
         try:
@@ -178,13 +181,14 @@ def running(catalogue: Catalogue, settings: Settings, **parts: Any) -> Iterator[
 
 def main() -> None:
     """Serve the wire that the command line names until told to stop."""
-    settings = load({"MEMORY_DATA_DIR": "unused", "MEMORY_PORT": "0"} | dict(os.environ))
+    settings = load({"MEMORY_DATA_DIR": "unused", "MEMORY_PORT": "0", "MEMORY_TOOLS": "full"} | dict(os.environ))
     configure_logging(settings.log_level)
-    catalogue = toy_catalogue(settings)
+    storage = SqliteStorage(Path(sys.argv[2]) / "memory.db") if len(sys.argv) > 2 else None
+    mcp = Mcp(toy_catalogue(settings, storage), settings)
     if sys.argv[1] == "stdio":
-        asyncio.run(run_stdio(catalogue, settings))
+        asyncio.run(run_stdio(mcp))
     else:
-        asyncio.run(serve(build_app(catalogue, settings, TOKEN, always_ready, [told()]), settings))
+        asyncio.run(serve(build_app(mcp, settings, TOKEN, always_ready, [told()]), settings, mcp.leave))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """One way to call an operation over every wire there is."""
 
+import asyncio
 import contextlib
 import json
 import sys
@@ -8,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 from mcp import Client
+from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from memory_svc.services.operation import Catalogue
 from memory_svc.settings import Settings
 from memory_svc.transports.http import build_app
-from memory_svc.transports.mcp import build_server
+from memory_svc.transports.mcp import Mcp
+from memory_svc.transports.serving import Serving, bound, url_of
 from tests.support.processes import ROOT, environment
 
-WIRES = ("mcp-memory", "mcp-http", "mcp-http-legacy", "stdio", "stdio-legacy", "rest")
+WIRES = ("mcp-memory", "mcp-http", "mcp-http-legacy", "sse", "sse-legacy", "stdio", "stdio-legacy", "rest")
 TOKEN = "token-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 BASE = "http://127.0.0.1:8402"
@@ -33,7 +37,7 @@ async def nothing() -> str | None:
 @contextlib.asynccontextmanager
 async def served(catalogue: Catalogue, settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the whole HTTP app, its lifespan running, no socket between them."""
-    app: Any = build_app(catalogue, settings, TOKEN, nothing)
+    app: Any = build_app(Mcp(catalogue, settings), settings, TOKEN, nothing)
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(lifespan_of(app))
         transport = httpx2.ASGITransport(app)
@@ -67,6 +71,22 @@ async def lifespan_of(app: Any) -> AsyncIterator[None]:
         await stopped.wait()
 
 
+@contextlib.asynccontextmanager
+async def listening(catalogue: Catalogue, settings: Settings) -> AsyncIterator[str]:
+    """The address of the whole server, which runs in this loop on any free port."""
+    own = msgspec.structs.replace(settings, port=0)
+    mcp = Mcp(catalogue, own)
+    with bound(own) as listener:
+        url = url_of(own, listener)
+        server = Serving(build_app(mcp, own, TOKEN, nothing), own, url, mcp.leave)
+        task = asyncio.create_task(server.serve([listener]))
+        try:
+            yield url
+        finally:
+            server.stop(2)
+            await task
+
+
 def over_mcp(client: Client) -> Call:
     """Call tools; the answer is the one text block."""
 
@@ -95,20 +115,34 @@ def over_rest(client: httpx2.AsyncClient) -> Call:
 @contextlib.asynccontextmanager
 async def connected(wire: str, catalogue: Catalogue, settings: Settings, folder: Path) -> AsyncIterator[Call]:
     """A call over that wire. stdio has a process and a store of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+        if wire == "rest":
+            yield over_rest(await stack.enter_async_context(served(catalogue, settings)))
+        else:
+            yield over_mcp(await stack.enter_async_context(opened(wire, catalogue, settings, folder)))
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    wire: str, catalogue: Catalogue, settings: Settings, folder: Path, hear: Any = None
+) -> AsyncIterator[Client]:
+    """A client over a wire that speaks MCP; `hear` is given what the server says by itself."""
     mode = "legacy" if wire.endswith("legacy") else "auto"
     async with contextlib.AsyncExitStack() as stack:
         if wire.startswith("stdio"):
             own = environment(MEMORY_DATA_DIR=str(folder), MEMORY_EMBEDDING_URL="", MEMORY_ZONE=settings.zone)
-            server = StdioServerParameters(
+            server: Any = StdioServerParameters(
                 command=sys.executable, args=["-m", "memory_svc", "stdio"], env=own, cwd=ROOT
             )
-            yield over_mcp(await stack.enter_async_context(Client(server, mode=mode)))
         elif wire == "mcp-memory":
-            yield over_mcp(await stack.enter_async_context(Client(build_server(catalogue, settings))))
+            server = Mcp(catalogue, settings).connections
+        elif wire.startswith("sse"):
+            server = sse_client(f"{await stack.enter_async_context(listening(catalogue, settings))}/sse", HEADERS)
+        elif wire == "mcp-http-open":
+            url = await stack.enter_async_context(listening(catalogue, settings))
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers=HEADERS, timeout=20))
+            server = streamable_http_client(f"{url}/mcp", http_client=http)
         else:
             http = await stack.enter_async_context(served(catalogue, settings))
-            if wire == "rest":
-                yield over_rest(http)
-            else:
-                transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
-                yield over_mcp(await stack.enter_async_context(Client(transport, mode=mode)))
+            server = streamable_http_client(f"{BASE}/mcp", http_client=http)
+        yield await stack.enter_async_context(Client(server, mode=mode, message_handler=hear))

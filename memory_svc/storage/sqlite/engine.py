@@ -57,7 +57,9 @@ class SqliteStorage:
         """
         try:
             async with asyncio.timeout(WRITE_SECONDS_MAX):
-                return await self._writer.run(lambda connection: apply(connection, write, vectors or {}))
+                applied = await self._writer.run(lambda connection: apply(connection, write, vectors or {}))
+                self.journal.wake()
+                return applied
         except TimeoutError as error:
             raise Unavailable(
                 f"The write still waits after {WRITE_SECONDS_MAX:.0f} s, so another process holds the database;"

@@ -1,6 +1,8 @@
 """The journal: one row an effect, in the transaction of the effect. Replay writes by id and decides nothing."""
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import apsw
@@ -8,11 +10,12 @@ import msgspec
 
 from memory_svc.domain.change import Effect, Write
 from memory_svc.domain.memory import TYPES, Kind, Ref, Row
-from memory_svc.storage.interface import JournalRow
+from memory_svc.storage.interface import WATCH_SECONDS_MAX, JournalRow
 from memory_svc.storage.sqlite.connection import Readers, Writer
 from memory_svc.storage.sqlite.rows import TABLES, write_row
 
 COLUMNS = "sequence, write, instant, principal, operation, agent, project, kind, id, erasure, row"
+WATCHED_ROWS_MAX = 256
 
 
 def next_write(connection: apsw.Connection) -> int:
@@ -88,6 +91,7 @@ class Journal:
     def __init__(self, readers: Readers, writer: Writer) -> None:
         self._readers = readers
         self._writer = writer
+        self._watchers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
     async def after(self, sequence: int, limit: int) -> list[JournalRow]:
         """The effects after that sequence, oldest first."""
@@ -100,9 +104,35 @@ class Journal:
         """The last sequence given, 0 before the first."""
         return await self._readers.run(latest)
 
+    async def watch(self, after: int) -> AsyncGenerator[list[JournalRow], None]:
+        """The effects after that sequence, oldest first, as they are written. Looks a row up by its key: no scan."""
+        woken = asyncio.Event()
+        watcher = (asyncio.get_running_loop(), woken)
+        self._watchers.add(watcher)
+        try:
+            while True:
+                woken.clear()
+                rows = await self.after(after, WATCHED_ROWS_MAX)
+                if rows:
+                    after = rows[-1].sequence
+                    yield rows
+                else:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(WATCH_SECONDS_MAX):
+                            await woken.wait()
+        finally:
+            self._watchers.discard(watcher)
+
+    def wake(self) -> None:
+        """Have those who watch look at once: this process has written."""
+        for loop, woken in tuple(self._watchers):
+            with contextlib.suppress(RuntimeError):  # the loop ended with its watcher
+                loop.call_soon_threadsafe(woken.set)
+
     async def replay(self, rows: Sequence[JournalRow]) -> None:
         """Write these effects by id. Decides nothing; twice the same is once."""
         await self._writer.run(lambda connection: _replay_all(connection, rows))
+        self.wake()
 
 
 def _replay_all(connection: apsw.Connection, rows: Sequence[JournalRow]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from memory_svc.errors import Invalid
 from memory_svc.transports.caller import caller_of
 from memory_svc.transports.guard import Guard, Message, Receive, Scope, Send
 from tests.support.toy_server import TOKEN, settings_for
@@ -50,6 +51,7 @@ def ask(
     headers: dict[str, str] | Iterable[tuple[str, str]] = (),
     *,
     parts: Iterable[bytes] = (b"",),
+    method: str = "POST",
     **settings: Any,
 ) -> Asked:
     """Ask the guard of a server with these settings; a good Host and the token are sent unless headers differ."""
@@ -62,7 +64,7 @@ def ask(
     async def receive() -> Message:
         return messages.pop(0) if messages else {"type": "http.disconnect"}
 
-    scope = {"type": "http", "method": "POST", "path": path, "headers": raw}
+    scope = {"type": "http", "method": method, "path": path, "headers": raw}
     asyncio.run(Guard(asked.app, settings_for(**settings), TOKEN)(scope, receive, asked.send))
     return asked
 
@@ -235,3 +237,64 @@ def test_a_token_in_the_address_is_none() -> None:
     }
     asyncio.run(Guard(asked.app, settings_for(), TOKEN)(scope, receive, asked.send))
     assert asked.status == 401
+
+
+PAGE = "https://app.example:8443"
+PREFLIGHT = {
+    "origin": PAGE,
+    "authorization": "",
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "authorization, content-type,mcp-protocol-version",
+}
+
+
+def test_a_listed_page_may_ask_without_a_token_whether_it_may_call() -> None:
+    for path in ("/mcp", "/messages", "/v1/add"):
+        asked = ask(path, PREFLIGHT, method="OPTIONS", cors_origins=f"https://b.example, {PAGE}")
+        assert (asked.status, asked.body, asked.seen) == (204, b"", None)
+        assert asked.headers["access-control-allow-origin"] == PAGE
+        assert asked.headers["access-control-allow-headers"] == PREFLIGHT["access-control-request-headers"]
+        assert "POST" in asked.headers["access-control-allow-methods"]
+        assert asked.headers["vary"] == "Origin"
+
+
+def test_a_listed_page_may_call_and_read_the_answer_and_what_is_refused() -> None:
+    answered = ask("/mcp", {"origin": PAGE}, cors_origins=PAGE)
+    refused = ask("/mcp", {"origin": PAGE, "authorization": "Bearer wrong"}, cors_origins=PAGE)
+    assert (answered.status, refused.status) == (200, 401)
+    for each in (answered, refused):
+        assert each.headers["access-control-allow-origin"] == PAGE
+        assert "Mcp-Session-Id" in each.headers["access-control-expose-headers"]
+        assert "X-Request-Id" in each.headers["access-control-expose-headers"]
+        assert "access-control-allow-credentials" not in each.headers
+
+
+@pytest.mark.parametrize("settings", [{}, {"allowed_origins": PAGE}, {"cors_origins": "https://b.example"}])
+def test_a_page_that_is_not_listed_may_neither_ask_nor_read(settings: dict[str, Any]) -> None:
+    asked = ask("/mcp", PREFLIGHT, method="OPTIONS", **settings)
+    assert asked.status == (401 if "allowed_origins" in settings else 403)
+    assert "access-control-allow-origin" not in asked.headers
+    read = ask("/mcp", {"origin": "http://localhost:3000"}, **settings)
+    assert read.status == 200
+    assert "access-control-allow-origin" not in read.headers
+
+
+def test_answers_differ_by_origin_only_where_some_page_is_listed() -> None:
+    assert ask().headers.get("vary") is None
+    assert ask(cors_origins=PAGE).headers["vary"] == "Origin"
+
+
+def test_names_of_headers_that_are_none_are_not_repeated() -> None:
+    strange = {**PREFLIGHT, "access-control-request-headers": "x\x01y"}
+    assert "access-control-allow-headers" not in ask(headers=strange, method="OPTIONS", cors_origins=PAGE).headers
+
+
+def test_options_that_are_no_preflight_need_the_token() -> None:
+    bare = {"origin": PAGE, "authorization": ""}
+    assert ask(headers=bare, method="OPTIONS", cors_origins=PAGE).status == 401
+
+
+@pytest.mark.parametrize("names", ["*", "app.example", "https://app.example/", "https://a.example;https://b.example/x"])
+def test_what_is_no_origin_stops_the_start(names: str) -> None:
+    with pytest.raises(Invalid, match="MEMORY_CORS_ORIGINS"):
+        ask(cors_origins=names)

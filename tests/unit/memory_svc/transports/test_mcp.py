@@ -10,10 +10,14 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.client.client import Client
+from mcp.client.sse import sse_client
 
+from memory_svc.errors import Invalid
+from memory_svc.transports.mcp import Mcp
+from memory_svc.transports.tools import CORE_TOOLS, listed
 from tests.support import toy_server
 from tests.support.toy_client import connected
-from tests.support.toy_server import TOKEN
+from tests.support.toy_server import TOKEN, settings_for, toy_catalogue
 
 MODES = ("legacy", "auto", "2026-07-28")
 MODERN = "2026-07-28"
@@ -206,3 +210,55 @@ def test_calls_at_once_do_not_mix(url: str) -> None:
         return list(await asyncio.gather(*(run(mode) for mode in MODES)))
 
     assert asyncio.run(both()) == [[f"{mode} {n}" for n in range(20)] for mode in MODES]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("wire", ["http", "sse"])
+def test_the_address_says_which_tools_are_listed_and_every_one_can_be_called(url: str, mode: str, wire: str) -> None:
+    async def use(client: Client) -> tuple[list[str], Any]:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        return names, await client.call_tool("add", {"text": "a"})
+
+    def ask(profile: str) -> Any:
+        if wire == "http":
+            return with_client(f"{url}/mcp?tools={profile}", mode, use)
+
+        async def run() -> Any:
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            async with Client(sse_client(f"{url}/sse?tools={profile}", headers=headers), mode=mode) as client:
+                return await use(client)
+
+        return asyncio.run(run())
+
+    for profile, wanted in (("wait,circumstances", ["circumstances", "wait"]), ("core", []), ("core,wipe", ["wipe"])):
+        names, called = ask(profile)
+        assert names == wanted
+        assert called.is_error is False
+    with pytest.raises(Exception) as refused:  # noqa: PT011
+        ask("forget,wait")
+    assert "no 'forget'" in repr(flattened(refused.value))
+
+
+def test_the_settings_say_which_tools_are_listed_where_the_address_does_not() -> None:
+    async def names(tools: str) -> list[str]:
+        settings = settings_for(tools=tools)
+        async with Client(Mcp(toy_catalogue(settings), settings).connections) as client:
+            return [tool.name for tool in (await client.list_tools()).tools]
+
+    assert asyncio.run(names("wait, add")) == ["add", "wait"]
+    assert asyncio.run(names("core")) == []
+    assert len(asyncio.run(names("full"))) == 5
+    for wrong in ("", " ,", "everything"):
+        with pytest.raises(Invalid, match="MEMORY_TOOLS: tools: there is no"):
+            asyncio.run(names(wrong))
+
+
+def test_the_core_names_the_everyday_tools_that_there_are() -> None:
+    from memory_svc.services import OPERATIONS
+
+    names = [each.name for each in OPERATIONS]
+    core = listed(names, "core")
+    assert {"store", "recall", "get_contents", "update_memory", "delete_memory"} <= core
+    assert core <= set(CORE_TOOLS)
+    assert core == listed(names, "core,recall")
+    assert listed(names, "full") == set(names)

@@ -17,6 +17,8 @@ from typing import IO, Any
 
 import httpx2
 import pytest
+from mcp.client.client import Client
+from mcp.client.sse import sse_client
 
 from memory_svc.errors import Unavailable
 from memory_svc.transports.serving import bound, url_of
@@ -52,10 +54,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def started() -> Iterator[Server]:
-    """A toy server; killed if it is still there at the end."""
+def started(store: str = "") -> Iterator[Server]:
+    """A toy server, over a real store where a folder is named; killed if it is still there at the end."""
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen([sys.executable, str(SCRIPT), "http"], stdin=subprocess.DEVNULL, stderr=log)
+        command = [sys.executable, str(SCRIPT), "http", *([store] if store else [])]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
         try:
             yield Server(process, log)
         finally:
@@ -91,11 +94,30 @@ def waited_over_mcp(url: str, mode: str, seconds: float = 1.5) -> str:
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28", "rest"])
+def waited_over_sse(url: str, mode: str) -> str:
+    """The answer of a slow tool over the older wire, or nothing."""
+
+    async def run() -> str:
+        async with Client(sse_client(f"{url}/sse", headers=HEADERS), mode=mode) as client:
+            await client.list_tools()
+            result: Any = await client.call_tool("wait", {"seconds": 1.5})
+            return str(result.content[0].text)
+
+    return asyncio.run(run())
+
+
+WAYS = {
+    "rest": waited_over_rest,
+    **{mode: functools.partial(waited_over_mcp, mode=mode) for mode in ("legacy", "auto", "2026-07-28")},
+    **{f"sse {mode}": functools.partial(waited_over_sse, mode=mode) for mode in ("legacy", "2026-07-28")},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_call_under_way_is_answered_and_then_the_server_leaves_well(number: signal.Signals, mode: str) -> None:
+def test_a_call_under_way_is_answered_and_then_the_server_leaves_well(number: signal.Signals, way: str) -> None:
     with started() as server:
-        ask = waited_over_rest if mode == "rest" else functools.partial(waited_over_mcp, mode=mode)
+        ask = WAYS[way]
         thread, answers = in_thread(lambda: ask(server.url))
         server.wait_for("waiting")
         server.process.send_signal(number)
@@ -108,15 +130,43 @@ def test_a_call_under_way_is_answered_and_then_the_server_leaves_well(number: si
         assert not any("Traceback" in json.dumps(line) for line in server.lines())
 
 
-def test_an_open_stream_and_an_idle_connection_do_not_hold_the_server() -> None:
+@pytest.mark.parametrize("path", ["/mcp", "/sse"])
+def test_an_open_stream_and_an_idle_connection_do_not_hold_the_server(path: str) -> None:
     with started() as server, httpx2.Client(base_url=server.url, headers=HEADERS, timeout=20) as client:
         client.get("/livez")
-        with client.stream("GET", "/mcp", headers={"Accept": "text/event-stream"}) as stream:
+        with client.stream("GET", path, headers={"Accept": "text/event-stream"}) as stream:
             assert stream.status_code == 200
             begin = time.monotonic()
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(12) == 0
             assert time.monotonic() - begin < 4
+        assert not any("Traceback" in json.dumps(line) for line in server.lines())
+
+
+@pytest.mark.parametrize("wire", ["http", "sse"])
+def test_a_stream_that_listens_is_ended_with_a_last_word(wire: str) -> None:
+    graceful: list[bool] = []
+
+    async def listen(url: str, listening: threading.Event) -> None:
+        sse: Any = sse_client(f"{url}/sse", headers=HEADERS)
+        client = Client(sse, mode="2026-07-28") if wire == "sse" else connected(f"{url}/mcp", "2026-07-28")
+        async with client as session, session.listen(resources_list_changed=True) as events:
+            listening.set()
+            async for _ in events:
+                pass
+            graceful.append(True)
+
+    with tempfile.TemporaryDirectory() as folder, started(folder) as server:
+        listening = threading.Event()
+        thread, _ = in_thread(lambda: asyncio.run(listen(server.url, listening)))
+        assert listening.wait(20)
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(12) == 0
+        assert time.monotonic() - begin < 4
+        thread.join(10)
+        assert graceful == [True]
+        assert not any("Traceback" in json.dumps(line) for line in server.lines())
 
 
 def test_a_second_signal_gives_up_the_calls_under_way_and_still_ends_what_was_begun() -> None:

@@ -166,6 +166,7 @@ def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_served(line: 
         say(process, line, b"", tool(1, "add", text="a"))
         refused = hear(process)
         assert (refused["error"]["code"], refused["id"]) == (code, number)
+        assert refused["error"]["data"]["request_id"]
         assert hear(process)["id"] == 1
 
 
@@ -185,3 +186,23 @@ def test_nul_and_lone_surrogates_are_refused_and_whole_numbers_taken() -> None:
         assert "NUL" in answers[1]["result"]["content"][0]["text"]
         assert "surrogate" in answers[2]["result"]["content"][0]["text"]
         assert '"count":5,' in answers[3]["result"]["content"][0]["text"]
+
+
+def test_an_error_of_the_sdk_tells_a_request_id() -> None:
+    with started() as process:
+        greet(process)
+        say(process, {"id": 1, "method": "prompts/get", "params": {"name": "x"}})
+        error = hear(process)["error"]
+        assert error["code"] == -32601
+        assert error["data"]["request_id"]
+
+
+def test_a_client_that_does_not_read_holds_nothing_but_its_own_answers_and_can_still_leave() -> None:
+    text = "x" * 200_000
+    with started() as process:
+        greet(process)
+        assert process.stdin
+        for number in range(400):
+            say(process, tool(number, "add", text=text))
+        process.stdin.close()
+        assert process.wait(30) == 0
