@@ -117,7 +117,8 @@ def test_the_log_of_the_sdk_adds_no_lines_without_an_id(url: str, caplog: pytest
         httpx2.Client(base_url=url, headers=HEADERS, timeout=20) as client,
         client.stream("GET", "/sse") as stream,
     ):
-        place = next(line for line in stream.iter_lines() if "session_id" in line).removeprefix("data: ")
+        lines = stream.iter_lines()
+        place = next(line for line in lines if "session_id" in line).removeprefix("data: ")
         assert client.post(place, content=b"{", headers=ACCEPT).status_code == 400
         httpx2.post(f"{url}/messages?session_id=00000000000000000000000000000000", content=b"{}", headers=HEADERS)
         httpx2.post(f"{url}/messages", content=b"{}", headers=HEADERS)
