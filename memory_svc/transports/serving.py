@@ -105,7 +105,7 @@ class Calls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        counted = int(scope["type"] == "http" and (scope["method"] == "POST" or scope["path"] == SSE_PATH))
+        counted = int(scope["type"] == "http" and (scope["method"] == "POST" or scope["path"].rstrip("/") == SSE_PATH))
         self.under_way += counted
         try:
             await self._app(scope, receive, send)

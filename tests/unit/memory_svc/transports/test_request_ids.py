@@ -117,7 +117,7 @@ def test_the_log_of_the_sdk_adds_no_lines_without_an_id(url: str, caplog: pytest
         httpx2.Client(base_url=url, headers=HEADERS, timeout=20) as client,
         client.stream("GET", "/sse") as stream,
     ):
-        lines = stream.iter_lines()  # a stream whose lines nobody holds is closed
+        lines = stream.iter_lines()
         place = next(line for line in lines if "session_id" in line).removeprefix("data: ")
         assert client.post(place, content=b"{", headers=ACCEPT).status_code == 400
         httpx2.post(f"{url}/messages?session_id=00000000000000000000000000000000", content=b"{}", headers=HEADERS)

@@ -12,6 +12,8 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.sse import sse_client
 
+from memory_svc.domain.access.principal import Principal
+from memory_svc.transports import guard
 from tests.support.toy_server import TOKEN
 
 MODES = ("legacy", "auto", "2026-07-28")
@@ -124,3 +126,17 @@ def test_without_the_token_nothing_is_streamed_and_nothing_taken(url: str) -> No
         answer = httpx2.request(method, url + path, headers={"Authorization": "Bearer wrong"})
         assert answer.status_code == 401
         assert "token" in answer.json()["error"]["message"]
+
+
+def test_a_session_takes_messages_from_the_credential_alone_that_opened_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "authenticate", lambda authorization, _token: Principal(authorization.decode()))
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    one, other = {"Authorization": "one"}, {"Authorization": "other"}
+    with httpx2.Client(base_url=url, timeout=20) as client, client.stream("GET", "/sse", headers=one) as stream:
+        lines = stream.iter_lines()
+        place = next(line for line in lines if "session_id" in line).removeprefix("data: ")
+        assert client.post(place, json=ping, headers=other).status_code == 404
+        assert client.post(place, json=ping, headers=one).status_code == 202
+        assert json.loads(next(line for line in lines if "data: {" in line).removeprefix("data: "))["id"] == 1
