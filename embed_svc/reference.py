@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
 
-from embed_svc import api, errors, models, observe
+from embed_svc import errors, models, observe
+from embed_svc.failures import STATUS
 from embed_svc.settings import PREFIX, Settings
 
 
@@ -30,7 +31,7 @@ def settings() -> str:
 def failures() -> str:
     """Return the section on failures: a row a kind."""
     rows = [
-        (f"`{kind.kind}`", str(int(api.STATUS[kind.kind])), "yes" if kind.retry else "no", kind.__doc__ or "")
+        (f"`{kind.kind}`", str(int(STATUS[kind.kind])), "yes" if kind.retry else "no", kind.__doc__ or "")
         for kind in errors.PROBLEMS
     ]
     lead = (
@@ -55,7 +56,7 @@ def declared_models() -> str:
             f"`{one.name}`",
             str(one.dimensions),
             str(one.window),
-            one.precision,
+            one.precision or "",
             f"{one.megabytes} MB",
             one.languages,
             one.licence,

@@ -19,7 +19,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from embed_svc.service import PARAPHRASE, QUESTION, STRANGER
+from embed_svc.self_test import PARAPHRASE, QUESTION, STRANGER
 from tests.support.embed_model import COMMIT, HUB_REPO, Hub
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model]

@@ -9,9 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from embed_svc.errors import Invalid
 from embed_svc.models import Info, Role, Tokens
 from embed_svc.pooling import Floats
-from embed_svc.service import PARAPHRASE, QUESTION
+from embed_svc.self_test import PARAPHRASE, QUESTION
 
 END = 1
 COMMIT = "c0ffee00" * 5
@@ -33,6 +34,7 @@ class FakeModel:
         alike: Mapping[str, str] | None = None,
         leaks: bool = False,
         alone: bool = False,
+        dimensions_min: int = 0,
     ) -> None:
         self.info = Info(
             name="fake",
@@ -41,6 +43,7 @@ class FakeModel:
             window=window,
             fingerprint=FINGERPRINT,
             alone=alone,
+            dimensions_min=dimensions_min,
         )
         self.gate = threading.Event()
         self.gate.set()
@@ -50,9 +53,16 @@ class FakeModel:
         self._alike = {PARAPHRASE: QUESTION} if alike is None else alike
         self._leaks = leaks
 
-    def measure(self, texts: Sequence[str], role: Role) -> list[Tokens]:
+    def measure(self, texts: Sequence[str], role: Role, whole: bool = False) -> list[Tokens]:
         """A token a word and one to close."""
         return [self._read(self._alike.get(text, text)) for text in texts]
+
+    def adopt(self, rows: Sequence[Sequence[int]], role: Role) -> list[Tokens]:
+        """Any number below a thousand is a token."""
+        for index, row in enumerate(rows):
+            if max(row) >= 1_000:
+                raise Invalid(f"input[{index}][{row.index(max(row))}] is no token of this model")
+        return [self._cut([*row, END]) for row in rows]
 
     def embed(self, batch: Sequence[Tokens]) -> Floats:
         """A vector a text, by hash of its tokens."""
@@ -67,8 +77,13 @@ class FakeModel:
         return np.asarray(vectors * self._scale, np.float32)
 
     def _read(self, text: str) -> Tokens:
-        ids = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:4]) for word in text.split(" ")] + [END]
-        return Tokens(ids=[*ids[: self.info.window - 1], END] if len(ids) > self.info.window else ids, count=len(ids))
+        words = text.split(" ")
+        ids = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:4]) for word in words]
+        return self._cut([*ids, END], len(" ".join(words[: self.info.window - 1])))
+
+    def _cut(self, ids: list[int], end: int = 0) -> Tokens:
+        window = self.info.window
+        return Tokens(ids=[*ids[: window - 1], END] if len(ids) > window else ids, count=len(ids), end=end)
 
     def _vector(self, tokens: Tokens) -> Floats:
         seed = int.from_bytes(hashlib.sha256(repr(tokens.ids).encode()).digest()[:8])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 
-from embed_svc import app, choice, service
+from embed_svc import app, choice, self_test
 from embed_svc.errors import Invalid, Unavailable
 from embed_svc.models import MINILM, Model
 from embed_svc.settings import Settings
@@ -102,7 +102,7 @@ def test_what_will_not_pass_is_told_and_not_tried_again(failure: Exception, said
 def test_a_model_that_fails_its_self_test_never_serves() -> None:
     def obtain(_: app.Say) -> Model:
         model = FakeModel(scale=3)
-        service.self_test(model)
+        self_test.self_test(model)
         return model
 
     with running(obtain) as client:

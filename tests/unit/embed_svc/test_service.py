@@ -8,7 +8,8 @@ import pytest
 from embed_svc.batching import Limits
 from embed_svc.errors import Invalid, Overloaded, Unavailable
 from embed_svc.observe import Observer
-from embed_svc.service import PARAPHRASE, QUESTION, STRANGER, Embedder, Readiness, self_test, unsound
+from embed_svc.self_test import PARAPHRASE, QUESTION, STRANGER, self_test, unsound
+from embed_svc.service import Embedder, Readiness
 from tests.support.embed_model import FakeModel
 
 
