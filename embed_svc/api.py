@@ -27,7 +27,7 @@ from embed_svc.bodies import (
 )
 from embed_svc.encoding import encoded, vectors_as
 from embed_svc.errors import Internal, Invalid, Unavailable
-from embed_svc.failures import Failure
+from embed_svc.failures import Failure, OpenAIFailure
 from embed_svc.identity import Capabilities
 from embed_svc.observe import Observer
 from embed_svc.patience import while_awaited
@@ -37,12 +37,12 @@ from embed_svc.settings import Settings
 # These answer without a token: whoever starts and stops processes holds none.
 OPEN_ROUTES = frozenset({"/livez", "/startupz", "/readyz"})
 TRUNCATED = "x-embed-truncated"
+_OPENAI = "/v1/embeddings"
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
 
-def _answers(body: type) -> dict[int, ResponseSpec]:
-    told = ResponseSpec(body, description="Done", generate_examples=False)
-    return {int(HTTPStatus.OK): told, **failures.DECLARED}
+def _answers(body: type, failed: dict[int, ResponseSpec] = failures.DECLARED) -> dict[int, ResponseSpec]:
+    return {int(HTTPStatus.OK): ResponseSpec(body, description="Done", generate_examples=False), **failed}
 
 
 @post("/embed", status_code=HTTPStatus.OK, responses=_answers(EmbedResponse))
@@ -63,7 +63,7 @@ async def embed(
     return _answer(request, body, embedded)
 
 
-@post("/v1/embeddings", status_code=HTTPStatus.OK, responses=_answers(OpenAIResponse))
+@post(_OPENAI, status_code=HTTPStatus.OK, responses=_answers(OpenAIResponse, failures.declared(failures.OpenAIFailure)))
 async def embeddings(
     data: JSONBody[OpenAIRequest], request: Request[Any, Any, Any], readiness: NamedDependency[Readiness]
 ) -> Response[bytes]:
@@ -138,11 +138,11 @@ def create(
 ) -> Litestar:
     """Return the application, its failures all of one shape, its OpenAPI as plain JSON at /schema/openapi.json."""
 
-    def fail(request: Request[Any, Any, Any], error: Exception) -> Response[Failure]:
+    def fail(request: Request[Any, Any, Any], error: Exception) -> Response[Failure | OpenAIFailure]:
         problem = failures.problem_of(error, settings.body_bytes_max)
         if isinstance(problem, Internal):
             observe.failed("request failed", error, **request.scope["state"].get("facts", {}))
-        return failures.answer(problem, error)
+        return failures.answer(problem, error, request.scope.get("path_template") == _OPENAI)
 
     return Litestar(
         [embed, embeddings, count_tokens, capabilities, livez, startupz, readyz, metrics],

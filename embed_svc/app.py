@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 import uvicorn
 from litestar import Litestar
@@ -177,6 +178,30 @@ def serve(settings: Settings) -> None:
         timeout_graceful_shutdown=settings.stop_seconds_max,
     )
     DrainingServer(config, app, settings.stop_seconds_max).run()
+
+
+def listing(settings: Settings) -> str:
+    """Return the table of the command `models`."""
+    quieten_libraries()
+    from embed_svc import shelf
+
+    return shelf.listing(settings)
+
+
+def download(settings: Settings, name: str, out: TextIO) -> None:
+    """Fetch a model's files, as the command `download` does. Raises Unavailable and Invalid as that."""
+    quieten_libraries()
+    from embed_svc import shelf
+
+    shelf.download(settings, name, out)
+
+
+def compare(settings: Settings, one: str, other: str, file: Path) -> str:
+    """Return what the command `compare` prints. Raises Unavailable and Invalid as loading a model does."""
+    quieten_libraries()
+    from embed_svc import compare
+
+    return compare.written(compare.compare(settings, one, other, file), one, other)
 
 
 def _obtain(settings: Settings, say: Say, readiness: Readiness) -> Model:

@@ -45,11 +45,34 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     retry: bool
 
 
-DECLARED: dict[int, ResponseSpec] = {
-    int(status): ResponseSpec(Failure, description=kind, generate_examples=False)
-    for kind, status in STATUS.items()
-    if kind not in _UNTOLD
-}
+class OpenAIError(msgspec.Struct, frozen=True, kw_only=True):
+    """What OpenAI's clients show to their users; a text in its place they would not."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: Kind
+
+
+class OpenAIFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every answer of OpenAI's route that is not 2xx."""
+
+    ok: bool = False
+    error: OpenAIError
+    code: Kind
+    retry: bool
+
+
+def declared(body: type[Failure] | type[OpenAIFailure]) -> dict[int, ResponseSpec]:
+    """Return what the OpenAPI document says of failures."""
+    return {
+        int(status): ResponseSpec(body, description=kind, generate_examples=False)
+        for kind, status in STATUS.items()
+        if kind not in _UNTOLD
+    }
+
+
+DECLARED = declared(Failure)
 
 
 def problem_of(error: Exception, body_bytes_max: int) -> Problem:
@@ -68,8 +91,8 @@ def problem_of(error: Exception, body_bytes_max: int) -> Problem:
     return Internal("something went wrong here, not in the request; the log tells what, by this x-request-id")
 
 
-def answer(problem: Problem, error: Exception) -> Response[Failure]:
-    """Return the answer that a problem is told with; `error` is what was raised."""
+def answer(problem: Problem, error: Exception, as_openai: bool) -> Response[Failure | OpenAIFailure]:
+    """Return the answer that a problem is told with, `as_openai` in that shape; `error` is what was raised."""
     status = int(STATUS[problem.kind])
     headers: dict[str, Any] = {}
     if isinstance(error, MethodNotAllowedException):
@@ -79,5 +102,11 @@ def answer(problem: Problem, error: Exception) -> Response[Failure]:
         headers["retry-after"] = str(problem.retry_after_seconds or 1)
     if problem.kind == "unauthenticated":
         headers["www-authenticate"] = "Bearer"
-    failure = Failure(error=problem.text, code=problem.kind, retry=problem.retry)
+    failure: Failure | OpenAIFailure
+    if as_openai:
+        kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+        told = OpenAIError(message=problem.text, type=kind, code=problem.kind)
+        failure = OpenAIFailure(error=told, code=problem.kind, retry=problem.retry)
+    else:
+        failure = Failure(error=problem.text, code=problem.kind, retry=problem.retry)
     return Response(failure, status_code=status, headers=headers, media_type=MediaType.JSON)

@@ -21,7 +21,7 @@ from embed_svc.models import Declaration, Folder, Hub, Packaged
 
 DECISION_SECONDS_MAX = 8.0
 _CALL_SECONDS_MAX = 3.0
-_MEANWHILE = "It is tried again and stays the chosen one; EMBED_MODEL with EMBED_MODEL_REPLACES takes another"
+_MEANWHILE = "A server tries again and keeps to its choice; EMBED_MODEL with EMBED_MODEL_REPLACES takes another"
 Progress = Callable[[str, int, int], None]
 _TOKENIZER = "tokenizer.json"
 _TOKENIZER_FILES = (_TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")

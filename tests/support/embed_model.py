@@ -4,15 +4,21 @@ import hashlib
 import http.server
 import json
 import threading
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+import uvicorn
 
+from embed_svc import app
 from embed_svc.errors import Invalid
-from embed_svc.models import Info, Role, Tokens
+from embed_svc.models import Info, Model, Role, Tokens
 from embed_svc.pooling import Floats
 from embed_svc.self_test import PARAPHRASE, QUESTION
+from embed_svc.settings import Settings
 
 END = 1
 COMMIT = "c0ffee00" * 5
@@ -89,6 +95,53 @@ class FakeModel:
         seed = int.from_bytes(hashlib.sha256(repr(tokens.ids).encode()).digest()[:8])
         vector = np.random.default_rng(seed).standard_normal(self.info.dimensions)
         return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+class Served:
+    """A server on a model, in a thread, behind a real socket of loopback."""
+
+    def __init__(self, model: Model, **settings: Any) -> None:
+        self.app = app.build(Settings(**settings), lambda _: model)
+        config = uvicorn.Config(self.app, port=0, lifespan="on", log_config=None, ws="none")
+        self.server = app.DrainingServer(config, self.app, 5)
+        self._thread = threading.Thread(target=self.server.run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        end = time.monotonic() + 30
+        while not self.server.started or not self.get("/readyz"):
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.server.servers[0].sockets[0].getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str) -> str:
+        """The body of an answer, "" where it is not 200."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as refused:
+            refused.close()
+            return ""
+
+    def metric(self, name: str) -> float:
+        """The value of a metric, its labels written out where it has some."""
+        lines = self.get("/metrics").splitlines()
+        return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} "))
 
 
 class Hub:

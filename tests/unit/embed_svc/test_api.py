@@ -81,6 +81,10 @@ def failure(response: Any, status: int, code: str) -> str:
     assert (body["ok"], body["code"]) == (False, code)
     assert body["retry"] is (code in {"overloaded", "unavailable"})
     assert ("retry-after" in response.headers) is body["retry"]
+    if isinstance(body["error"], dict):
+        assert set(body["error"]) == {"message", "type", "param", "code"}
+        assert body["error"]["code"] == code
+        return str(body["error"]["message"])
     return str(body["error"])
 
 
