@@ -157,6 +157,48 @@ def test_a_caller_that_leaves_before_its_turn_takes_its_texts_along(batcher: Bat
     assert runner.batches == [[90], [30]]
 
 
+def test_a_caller_that_leaves_between_its_batches_takes_the_rest_along(
+    batcher: Batcher[int, int], runner: Runner
+) -> None:
+    runner.gate.clear()
+    gone = batcher.submit([90, 80, 70])
+    assert runner.entered.wait(10)
+    assert gone.cancel()
+    runner.gate.set()
+    assert result(batcher.submit([5])) == [10]
+    assert runner.batches == [[90], [5]]
+
+
+def test_tokens_that_wait_bound_the_queue_and_one_request_of_any_size_is_taken() -> None:
+    runner = Runner()
+    made: Batcher[int, int] = Batcher(runner, lambda item: item, Limits(queue_tokens_max=50), Observer(lambda: 0))
+    first = hold(made, runner, 90)
+    second = made.submit([200])
+    with pytest.raises(Overloaded, match="200 of 50 tokens wait"):
+        made.submit([1])
+    assert second.cancel()
+    third = made.submit([49])
+    with pytest.raises(Overloaded, match="49 of 50 tokens wait"):
+        made.submit([2])
+    runner.gate.set()
+    assert (result(first), result(third)) == ([180], [98])
+    made.close()
+
+
+def test_the_age_of_the_oldest_that_waits_is_told() -> None:
+    runner, observer = Runner(), Observer(lambda: 0)
+    made: Batcher[int, int] = Batcher(runner, lambda item: item, Limits(), observer)
+    assert b"embed_queue_age_seconds 0.0" in observer.exposition()
+    first = hold(made, runner, 90)
+    waiting = made.submit([2_000])
+    time.sleep(0.05)
+    (line,) = [line for line in observer.exposition().splitlines() if line.startswith(b"embed_queue_age_seconds ")]
+    assert float(line.split()[1]) >= 0.05
+    runner.gate.set()
+    assert (result(first), result(waiting)) == ([180], [4_000])
+    made.close()
+
+
 def test_a_full_queue_refuses_and_tells_when_to_come_again(batcher: Batcher[int, int]) -> None:
     with batcher.room(8):
         with pytest.raises(Overloaded, match="8 of 10") as refused, batcher.room(3):
