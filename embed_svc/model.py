@@ -16,6 +16,15 @@ from embed_svc.pooling import Floats
 from embed_svc.tokens import Reader
 
 Integers = NDArray[np.int64]
+_FAILURES = ort.capi.onnxruntime_pybind11_state
+_NO_GRAPH = (
+    _FAILURES.Fail,
+    _FAILURES.InvalidArgument,
+    _FAILURES.InvalidGraph,
+    _FAILURES.InvalidProtobuf,
+    _FAILURES.NoSuchFile,
+    _FAILURES.NotImplemented,
+)
 
 _POOLED_OUTPUT = "sentence_embedding"
 _HIDDEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
@@ -87,7 +96,7 @@ def _session(graph: Path, threads: int) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-    except (RuntimeError, ort.capi.onnxruntime_pybind11_state.RuntimeException) as error:
+    except _NO_GRAPH as error:
         raise Invalid(f"{graph.name} is no graph that ONNX Runtime can load ({type(error).__name__})") from error
 
 

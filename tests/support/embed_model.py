@@ -147,15 +147,22 @@ class Served:
 class Hub:
     """The routes of a model hub that are used, on loopback, for one repository of one commit.
 
-    `broken` names a file it fails to send; `asked` holds the paths asked for.
+    `broken` names a file it fails to send, `damaged` one of which it sends another byte; with `stops_after` it falls
+    silent after so many bytes of a body; `asked` holds the paths asked for, `ranges` the ranges.
     """
 
     def __init__(self, repo: str, files: Mapping[str, bytes]) -> None:
         self.broken: str | None = None
+        self.damaged: str | None = None
+        self.stops_after: int | None = None
+        self.silent = threading.Event()
+        self.ended = threading.Event()
+        self.ranges: list[str] = []
         self.asked: list[str] = []
         self._repo = repo
         self._files = files
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
 
@@ -164,6 +171,7 @@ class Hub:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.ended.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -177,7 +185,9 @@ class Hub:
         if name == self.broken and with_body:
             return 503, b"", {}
         if name in self._files:
-            return 200, self._files[name], {"ETag": f'"{hashlib.sha256(self._files[name]).hexdigest()}"'}
+            content = self._files[name]
+            sent = content[:-1] + bytes([content[-1] ^ 1]) if name == self.damaged else content
+            return 200, sent, {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
         return 404, b"", {}
 
     def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
@@ -195,11 +205,20 @@ class Hub:
 
             def _send(self, with_body: bool) -> None:
                 status, body, headers = hub.answer(self.path, with_body)
+                first = self.headers.get("Range", "").removeprefix("bytes=").removesuffix("-")
+                if first and status == 200 and with_body:
+                    hub.ranges.append(first)
+                    status, body = 206, body[int(first) :]
                 self.send_response(status)
                 for name, value in {"X-Repo-Commit": COMMIT, "Content-Length": str(len(body)), **headers}.items():
                     self.send_header(name, value)
                 self.end_headers()
-                if with_body:
+                if with_body and hub.stops_after is not None and len(body) > hub.stops_after:
+                    self.wfile.write(body[: hub.stops_after])
+                    self.wfile.flush()
+                    hub.silent.set()
+                    hub.ended.wait(60)
+                elif with_body:
                     self.wfile.write(body)
 
         return Handler
