@@ -88,6 +88,7 @@ class _Ticket(Generic[Item, Result]):
         self.item = item
         self.tokens = tokens
         self.since = since
+        self.alone = False
 
 
 class Batcher(Generic[Item, Result]):
@@ -194,6 +195,8 @@ class Batcher(Generic[Item, Result]):
     def _take(self) -> list[_Ticket[Item, Result]]:
         waiting = [ticket for ticket in self._waiting if ticket.job.wanted()]
         ahead = waiting[:LOOK_AHEAD_TEXTS]
+        if ahead and ahead[0].alone:
+            ahead = ahead[:1]
         taken = take_batch([ticket.tokens for ticket in ahead], self._limits) if ahead else []
         chosen = set(taken)
         self._wait([ticket for index, ticket in enumerate(waiting) if index not in chosen])
@@ -210,14 +213,24 @@ class Batcher(Generic[Item, Result]):
         return results
 
     def _settle(self, batch: list[_Ticket[Item, Result]], ran: Future[list[Result]]) -> None:
-        """In the worker: give each caller its result or the failure, then go on."""
+        """In the worker: give each caller its result or the failure, then go on.
+
+        Where texts failed together each runs again by itself, so that one caller's text is no other's failure.
+        """
         error = ran.exception()
+        again = batch if error is not None and len(batch) > 1 and not self._closed else []
         for place, ticket in enumerate(batch):
             if error is None:
                 ticket.job.settle(ticket.index, ran.result()[place])
+            elif again:
+                ticket.alone = True
             else:
                 ticket.job.fail(error)
         with self._lock:
             self._busy = False
-            if not self._closed:
+            if self._closed:
+                for ticket in again:
+                    ticket.job.fail(Unavailable("the service stopped before this text's turn: try again"))
+            else:
+                self._wait([*again, *self._waiting])
                 self._start_next()

@@ -110,6 +110,36 @@ def test_a_model_that_fails_its_self_test_never_serves() -> None:
         assert client.post("/embed", json={"texts": ["a"]}).status_code == 503
 
 
+def test_the_self_test_is_repeated_and_a_model_that_fails_it_serves_no_more_until_it_passes() -> None:
+    model = FakeModel()
+    with running(lambda _: model, self_test_seconds=1) as client:
+        until(lambda: reason(client) == "")
+        model.failure = RuntimeError("the processor is on fire")
+        until(lambda: "the self-test failed (RuntimeError)" in reason(client))
+        assert client.post("/embed", json={"texts": ["a"]}).status_code == 503
+        assert client.get("/startupz").status_code == 200
+        assert age(client) >= 1
+        model.failure = None
+        until(lambda: reason(client) == "")
+        assert client.post("/embed", json={"texts": ["a"]}).status_code == 200
+        assert age(client) < 1
+
+
+def age(client: TestClient[Any]) -> float:
+    lines = client.get("/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("embed_self_test_age_seconds "))
+
+
+def test_before_a_model_has_come_the_age_of_its_self_test_is_negative_and_nothing_is_known_of_it() -> None:
+    def obtain(_: app.Say) -> Model:
+        raise Unavailable("nothing there")
+
+    with running(obtain) as client:
+        until(lambda: "nothing there" in reason(client))
+        assert age(client) == -1
+        assert client.get("/capabilities").json()["fingerprint"] is None
+
+
 def test_stopping_while_waiting_for_the_next_try_is_quick() -> None:
     def obtain(_: app.Say) -> Model:
         raise Unavailable("nothing there")

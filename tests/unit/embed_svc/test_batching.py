@@ -141,6 +141,17 @@ def test_a_failure_reaches_the_callers_of_its_batch_and_no_other(batcher: Batche
     assert [80] not in runner.batches
 
 
+def test_a_text_that_fails_among_others_fails_its_own_caller_alone(batcher: Batcher[int, int], runner: Runner) -> None:
+    first = hold(batcher, runner, 90)
+    good, bad, other = batcher.submit([14]), batcher.submit([13]), batcher.submit([14, 15])
+    runner.gate.set()
+    assert (result(first), result(good), result(other)) == ([180], [28], [28, 30])
+    with pytest.raises(ArithmeticError):
+        result(bad)
+    assert runner.batches[1] == [14, 13, 14, 15]
+    assert runner.batches[2:] == [[14], [13], [14], [15]]
+
+
 def test_a_run_that_answers_too_few_fails_its_callers_instead_of_holding_them() -> None:
     batcher: Batcher[int, int] = Batcher(lambda items: items[1:], lambda item: item, Limits(), Observer(lambda: 0))
     with pytest.raises(RuntimeError, match="1 texts ran and 0 results came"):
