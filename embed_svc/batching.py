@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from embed_svc.errors import Overloaded, Unavailable
+from embed_svc.errors import Overloaded, TooLarge, Unavailable
 from embed_svc.observe import Observer
 
 Item = TypeVar("Item")
@@ -133,16 +133,18 @@ class Batcher(Generic[Item, Result]):
         """Queue the items of one caller; the future holds their results in order, or what `run` raised.
 
         Cancelling it takes those that have not run yet out of the queue. Raises Unavailable when closed, Overloaded
-        where the tokens that wait leave no room; where none wait, any number is taken.
+        where the tokens that wait leave no room, TooLarge where these alone are more than may ever wait.
         """
         job: _Job[Result] = _Job(len(items))
         now = time.monotonic()
         tickets = [_Ticket(job, index, item, self._tokens(item), now) for index, item in enumerate(items)]
         tokens = sum(ticket.tokens for ticket in tickets)
+        if tokens > self._limits.queue_tokens_max:
+            raise TooLarge(f"the texts hold {tokens} tokens, over {self._limits.queue_tokens_max}: send fewer at once")
         with self._lock:
             if self._closed:
                 raise Unavailable("the service is stopping: try another instance, or later")
-            if self._waiting and self._waiting_tokens + tokens > self._limits.queue_tokens_max:
+            if self._waiting_tokens + tokens > self._limits.queue_tokens_max:
                 raise self._full(f"{self._waiting_tokens} of {self._limits.queue_tokens_max} tokens wait")
             self._wait([*self._waiting, *tickets])
             self._start_next()

@@ -39,7 +39,7 @@ class NotFound(Problem):
 
 
 class TooLarge(Problem):
-    """The request body is over the cap."""
+    """The request is over the cap: its body in bytes, or its texts in tokens."""
 
     kind = "too_large"
 

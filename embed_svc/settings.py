@@ -83,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=100, le=1_000_000, description="Most texts taken in and not yet answered; beyond it: 429.")
     ] = 4_096
     queue_tokens_max: Annotated[
-        int, Meta(ge=1, le=1 << 30, description="Most tokens waiting for a batch, or one request's; beyond it: 429.")
+        int, Meta(ge=1, le=1 << 30, description="Most tokens waiting for a batch: 429; of one request: 413.")
     ] = 262_144
     batch_tokens_max: Annotated[
         int, Meta(ge=1, le=1 << 20, description="Most tokens of one batch, padding included; a longer text runs alone.")

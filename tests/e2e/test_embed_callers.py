@@ -116,7 +116,10 @@ def test_a_queue_full_of_tokens_answers_429(served: Served, model: FakeModel) ->
     model.gate.set()
     for thread in threads:
         thread.join(20)
-    assert post(served, {"texts": ["word " * 31] * 80}).status_code == 200
+    assert post(served, {"texts": ["word " * 31] * 60}).status_code == 200
+    over = post(served, {"texts": ["another " * 31] * 63})
+    assert (over.status_code, over.json()["code"]) == (413, "too_large")
+    assert "2016 tokens, over 2000" in over.json()["error"]
 
 
 def test_bodies_that_are_held_at_once_are_bounded(model: FakeModel) -> None:

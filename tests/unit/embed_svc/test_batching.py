@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embed_svc.batching import Batcher, Limits, take_batch
-from embed_svc.errors import Overloaded, Unavailable
+from embed_svc.errors import Overloaded, TooLarge, Unavailable
 from embed_svc.observe import Observer
 
 LENGTHS = st.lists(st.integers(1, 3_000), min_size=1, max_size=120)
@@ -180,19 +180,20 @@ def test_a_caller_that_leaves_between_its_batches_takes_the_rest_along(
     assert runner.batches == [[90], [5]]
 
 
-def test_tokens_that_wait_bound_the_queue_and_one_request_of_any_size_is_taken() -> None:
+def test_tokens_that_wait_bound_the_queue() -> None:
     runner = Runner()
     made: Batcher[int, int] = Batcher(runner, lambda item: item, Limits(queue_tokens_max=50), Observer(lambda: 0))
-    first = hold(made, runner, 90)
-    second = made.submit([200])
-    with pytest.raises(Overloaded, match="200 of 50 tokens wait"):
-        made.submit([1])
+    first = hold(made, runner, 40)
+    second = made.submit([30])
+    with pytest.raises(Overloaded, match="30 of 50 tokens wait"):
+        made.submit([21])
+    third = made.submit([20])
     assert second.cancel()
-    third = made.submit([49])
-    with pytest.raises(Overloaded, match="49 of 50 tokens wait"):
-        made.submit([2])
+    fourth = made.submit([21, 9])
+    with pytest.raises(TooLarge, match="hold 51 tokens, over 50"):
+        made.submit([26, 25])
     runner.gate.set()
-    assert (result(first), result(third)) == ([180], [98])
+    assert (result(first), result(third), result(fourth)) == ([80], [40], [42, 18])
     made.close()
 
 
