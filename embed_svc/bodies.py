@@ -31,8 +31,10 @@ _REMEDIES = {
 _COMPLAINT_MAX = 200
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
+Text = Annotated[str, Meta(min_length=1)]
+TokenIds = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)]
 Texts = Annotated[
-    list[str], Meta(min_length=1, max_length=TEXTS_MAX, description="The texts; none empty, none with NUL in it.")
+    list[Text], Meta(min_length=1, max_length=TEXTS_MAX, description="The texts; none empty, none with NUL in it.")
 ]
 InputType = Annotated[Role, Meta(description="What they are: things to be found, or questions to find them by.")]
 EncodingFormat = Annotated[
@@ -60,7 +62,7 @@ class OpenAIRequest(msgspec.Struct, frozen=True):
     """Inputs to embed, as OpenAI's clients send them; fields that are not known are ignored."""
 
     input: Annotated[
-        str | list[str | int | list[int]],
+        Text | Annotated[list[Text | Annotated[int, Meta(ge=0)] | TokenIds], Meta(min_length=1, max_length=1 << 20)],
         Meta(
             description=f"One text, 1 to {INPUTS_MAX} texts, one text as token ids of the served model, or 1 to "
             f"{INPUTS_MAX} of those."
@@ -166,10 +168,8 @@ def decode(body: bytes) -> Any:
 
 
 def check_texts(texts: Sequence[str], field: str = "texts") -> None:
-    """Raise Invalid, naming the index, where a text is empty, holds NUL or is not Unicode."""
+    """Raise Invalid, naming the index, where a text holds NUL or is not Unicode."""
     for index, text in enumerate(texts):
-        if not text:
-            raise Invalid(f"{field}[{index}] is empty: leave it out, or send a text with a character in it")
         if "\0" in text:
             raise Invalid(f"{field}[{index}] holds a NUL character (U+0000): remove it")
         if _SURROGATES.search(text):
@@ -192,9 +192,6 @@ def texts_or_tokens(given: str | list[str | int | list[int]]) -> tuple[list[str]
     if isinstance(inputs[0], str):
         check_texts(inputs, "input")
         return inputs, []
-    empty = next((index for index, row in enumerate(inputs) if not row), None)
-    if empty is not None:
-        raise Invalid(f"input[{empty}] is empty: leave it out, or send at least one token id")
     return [], inputs
 
 

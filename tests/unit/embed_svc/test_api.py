@@ -121,7 +121,10 @@ def test_scripts_emoji_and_controls_other_than_nul_are_texts(server: Server) -> 
         (b'{"texts": "x"}', "texts: expected `array`, got `str`; send 1 to 100"),
         (b'{"texts": ["a", 5]}', "texts[1]: expected `str`, got `int`"),
         (b'{"texts": ["a", null]}', "texts[1]: expected `str`, got `null`"),
-        (b'{"texts": ["a", "b", ""]}', "texts[2] is empty"),
+        (
+            b'{"texts": ["a", "b", ""]}',
+            "texts[2]: expected `str` of length >= 1; send 1 to 100 texts, each a non-empty",
+        ),
         (b'{"texts": ["a", "b\\u0000c"]}', "texts[1] holds a NUL character (U+0000): remove it"),
         (b'{"texts": ["a", "\\ud800"]}', "texts[1] holds half a surrogate pair"),
         (b'{"texts": ["\\ud83d\\ude00", "x\\udc00y"]}', "texts[1] holds half a surrogate pair"),
@@ -170,7 +173,9 @@ def test_every_route_tells_which_texts_were_cut(server: Server) -> None:
 def test_counting_runs_no_model(server: Server) -> None:
     assert server.post({"texts": ["a", "b c"]}, "/count_tokens").status_code == 200
     assert server.model.batches == []
-    assert "texts[1] is empty" in failure(server.post({"texts": ["a", ""]}, "/count_tokens"), 400, "invalid")
+    assert "texts[1]: expected `str` of length >= 1" in failure(
+        server.post({"texts": ["a", ""]}, "/count_tokens"), 400, "invalid"
+    )
 
 
 def test_base64_holds_the_same_numbers(server: Server) -> None:
@@ -205,14 +210,15 @@ def test_openais_route_gives_what_the_other_route_gives(server: Server) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"input": []}, "input: there are 0"),
+        ({"input": []}, "input: expected `array` of length >= 1"),
         ({"input": ["x"] * 2_049}, "input: there are 2049"),
-        ({"input": ""}, "input[0] is empty"),
-        ({"input": ["a", ""]}, "input[1] is empty"),
+        ({"input": ""}, "input: expected `str` of length >= 1; send a text, or a list"),
+        ({"input": ["a", ""]}, "input[1]: expected `str` of length >= 1"),
         ({"input": ["a\0"]}, "input[0] holds a NUL"),
         ({"input": ["a", 1]}, "input[1] is of another kind"),
         ({"input": [1, "a"]}, "input[1] is of another kind"),
-        ({"input": [[1], []]}, "input[1] is empty"),
+        ({"input": [[1], []]}, "input[1]: expected `array` of length >= 1"),
+        ({"input": [[1], [-1]]}, "input[1][0]: expected `int` >= 0"),
         ({"input": [[1], [2_000]]}, "input[1][0] is no token"),
         ({"input": None}, "input: expected"),
         ({"input": [1.5]}, "input[0]: expected"),
