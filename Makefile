@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --re
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-.PHONY: run test check format docs golden lock clean
+.PHONY: run test check soak format docs golden lock clean
 
 # Start both services on this machine and print how to connect; Ctrl-C stops both.
 run: $(VENV)/.runs
@@ -25,6 +25,10 @@ check: $(VENV)/.tests
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "not e2e and not model" tests/tidy tests/unit tests/contract tests/surface
+
+# Load for many minutes and see that nothing grows; of each such test a tenth is in `make test`.
+soak: $(VENV)/.tests
+	$(BIN)/python -m pytest -m soak -rP
 
 format: $(VENV)/.tests
 	$(BIN)/ruff format

@@ -1,160 +1,105 @@
-"""The HTTP routes, the shapes of their bodies, and the one table from a kind of failure to a status."""
+"""The HTTP routes, and the application around them."""
 
-import json
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from litestar import Litestar, MediaType, Request, Response, get, post
 from litestar.di import NamedDependency, Provide
-from litestar.exceptions import (
-    ClientException,
-    InternalServerException,
-    MethodNotAllowedException,
-    NotFoundException,
-    ValidationException,
-)
-from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.openapi import OpenAPIConfig, ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.params import JSONBody
-from litestar.types import LifespanHook
-from msgspec import Meta
+from litestar.types import Guard
 
-from embed_svc import observe
-from embed_svc.errors import Internal, Invalid, Kind, NotFound, Problem, TooLarge, Unavailable
-from embed_svc.models import Role
-from embed_svc.observe import Observer
-from embed_svc.service import Readiness
-from embed_svc.settings import PREFIX, Settings
-
-TEXTS_MAX = 100
-STATUS: dict[Kind, HTTPStatus] = {
-    "invalid": HTTPStatus.BAD_REQUEST,
-    "not_found": HTTPStatus.NOT_FOUND,
-    "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    "overloaded": HTTPStatus.TOO_MANY_REQUESTS,
-    "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
-    "internal": HTTPStatus.INTERNAL_SERVER_ERROR,
-}
-_REMEDIES = {
-    "texts": f"send 1 to {TEXTS_MAX} texts, each a non-empty string",
-    "input_type": 'send "document" or "query", or leave it out',
-}
-_BODY_REMEDY = 'send a JSON object in UTF-8 like {"texts": ["one text"], "input_type": "document"}'
-_COMPLAINT_MAX = 200
-# What the framework raises by itself, in the order to look.
-_FRAMEWORK: tuple[tuple[type[Exception], type[Problem], str], ...] = (
-    (NotFoundException, NotFound, "there is no such route: GET /schema/openapi.json tells which there are"),
-    (
-        MethodNotAllowedException,
-        Invalid,
-        "this route does not take this method: GET /schema/openapi.json tells which it takes",
-    ),
-    (ClientException, Invalid, f"the request cannot be understood: {_BODY_REMEDY}"),
+from embed_svc import bodies, failures, models, observe
+from embed_svc.bodies import (
+    Alive,
+    CountRequest,
+    CountResponse,
+    EmbedRequest,
+    EmbedResponse,
+    JsonRequest,
+    OpenAIRequest,
+    OpenAIResponse,
+    Ready,
+    TokenInfo,
 )
-_SURROGATES = re.compile("[\ud800-\udfff]")
+from embed_svc.encoding import encoded, vectors_as
+from embed_svc.errors import Internal, Invalid, Unavailable
+from embed_svc.failures import Failure, OpenAIFailure
+from embed_svc.identity import Capabilities
+from embed_svc.observe import Observer
+from embed_svc.patience import while_awaited
+from embed_svc.service import Embedded, Readiness, Reading
+from embed_svc.settings import Settings
+
+# These answer without a token: whoever starts and stops processes holds none.
+OPEN_ROUTES = frozenset({"/livez", "/startupz", "/readyz"})
+TRUNCATED = "x-embed-truncated"
+_OPENAI = "/v1/embeddings"
+Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
 
-class EmbedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Texts to embed."""
-
-    texts: Annotated[
-        list[str], Meta(min_length=1, max_length=TEXTS_MAX, description="The texts; none empty, none with NUL in it.")
-    ]
-    input_type: Annotated[
-        Role, Meta(description="What they are: things to be found, or questions to find them by.")
-    ] = "document"
+def _answers(body: type, failed: dict[int, ResponseSpec] = failures.DECLARED) -> dict[int, ResponseSpec]:
+    return {int(HTTPStatus.OK): ResponseSpec(body, description="Done", generate_examples=False), **failed}
 
 
-class EmbedResponse(msgspec.Struct, frozen=True):
-    """One vector of length 1 a text, in order; those of two fingerprints are never to be compared."""
-
-    embeddings: list[list[float]]
-    dimensions: int
-    fingerprint: str
-
-
-class Alive(msgspec.Struct, frozen=True):
-    """The process answers."""
-
-    ok: bool = True
-
-
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """The model has passed its self-test and serves."""
-
-    ok: bool = True
-    model: str
-    revision: str
-    dimensions: int
-    fingerprint: str
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of every answer that is not 2xx."""
-
-    ok: bool = False
-    error: str
-    code: Kind
-    retry: bool
-
-
-class JsonRequest(Request[Any, Any, Any]):
-    """A request whose JSON is refused with a text that helps."""
-
-    async def json(self) -> Any:
-        """Return the decoded body. Raises Invalid, saying where it is not JSON or not Unicode."""
-        try:
-            body = await self.body()
-        except InternalServerException:
-            raise Invalid("the connection closed before the whole body had come: send it again") from None
-        return decode(body)
-
-
-def decode(body: bytes) -> Any:
-    """Return the JSON value of a body. Raises Invalid, naming index and field where a text is not Unicode."""
-    try:
-        return msgspec.json.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise Invalid(_fault(body, error)) from None
-
-
-def check_texts(texts: Sequence[str]) -> None:
-    """Raise Invalid, naming the index, where a text is empty, holds NUL or is not Unicode."""
-    for index, text in enumerate(texts):
-        if not text:
-            raise Invalid(f"texts[{index}] is empty: leave it out, or send a text with a character in it")
-        if "\0" in text:
-            raise Invalid(f"texts[{index}] holds a NUL character (U+0000): remove it")
-        if _SURROGATES.search(text):
-            raise Invalid(f"texts[{index}] holds half a surrogate pair, which is no character: remove or complete it")
-
-
-_FAILURES = {
-    status.value: ResponseSpec(Failure, description=kind, generate_examples=False)
-    for kind, status in STATUS.items()
-    if kind != "not_found"
-}
-
-
-@post("/embed", status_code=HTTPStatus.OK, responses=_FAILURES)
+@post("/embed", status_code=HTTPStatus.OK, responses=_answers(EmbedResponse))
 async def embed(
     data: JSONBody[EmbedRequest], request: Request[Any, Any, Any], readiness: NamedDependency[Readiness]
-) -> EmbedResponse:
+) -> Response[bytes]:
     """Embed texts: one vector of length 1 each, in order."""
-    check_texts(data.texts)
+    bodies.check_texts(data.texts)
     embedder = readiness.embedder
-    embedded = await embedder.embed(data.texts, data.input_type)
-    facts = request.scope["state"].setdefault("facts", {})
-    facts.update(texts=len(data.texts), tokens=embedded.tokens, truncated=embedded.truncated)
-    return EmbedResponse(
-        embeddings=embedded.vectors.tolist(),
-        dimensions=embedder.info.dimensions,
-        fingerprint=embedder.info.fingerprint,
-    )
+    embedded = await while_awaited(request, embedder.embed(data.texts, data.input_type, data.token_info))
+    body = {
+        "embeddings": vectors_as(embedded.vectors, data.encoding_format),
+        "dimensions": embedder.info.dimensions,
+        "fingerprint": embedder.info.fingerprint,
+    }
+    if data.token_info:
+        body["token_info"] = [_told(reading, embedder.info.window) for reading in embedded.readings]
+    return _answer(request, body, embedded)
+
+
+@post(_OPENAI, status_code=HTTPStatus.OK, responses=_answers(OpenAIResponse, failures.declared(failures.OpenAIFailure)))
+async def embeddings(
+    data: JSONBody[OpenAIRequest], request: Request[Any, Any, Any], readiness: NamedDependency[Readiness]
+) -> Response[bytes]:
+    """Embed inputs as OpenAI's clients ask: one vector of length 1 each, in order."""
+    texts, rows = bodies.texts_or_tokens(data.input)
+    embedder = readiness.embedder
+    if data.model != embedder.info.name and any(data.model == one.name for one in models.MODELS):
+        raise Invalid(f"model: another is served here, {embedder.info.name}; send that name, or any that is no model's")
+    embedder.check_dimensions(data.dimensions)
+    work = embedder.embed_tokens(rows, data.input_type) if rows else embedder.embed(texts, data.input_type)
+    embedded = await while_awaited(request, work)
+    vectors = vectors_as(embedder.shorten(embedded.vectors, data.dimensions), data.encoding_format)
+    body = {
+        "object": "list",
+        "data": [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(vectors)],
+        "model": embedder.info.name,
+        "usage": {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens},
+    }
+    return _answer(request, body, embedded)
+
+
+@post("/count_tokens", status_code=HTTPStatus.OK, responses=failures.DECLARED)
+async def count_tokens(
+    data: JSONBody[CountRequest], request: Request[Any, Any, Any], readiness: NamedDependency[Readiness]
+) -> CountResponse:
+    """Tell how texts would be read, without embedding them."""
+    bodies.check_texts(data.texts)
+    embedder = readiness.embedder
+    readings = await while_awaited(request, embedder.count(data.texts, data.input_type))
+    return CountResponse(token_info=[_told(reading, embedder.info.window) for reading in readings])
+
+
+@get("/capabilities", responses={401: failures.DECLARED[401]}, sync_to_thread=False)
+def capabilities(readiness: NamedDependency[Readiness]) -> Capabilities:
+    """Tell who makes the vectors, and what of that is not known (yet)."""
+    return readiness.capabilities
 
 
 @get("/livez", sync_to_thread=False)
@@ -163,7 +108,7 @@ def livez() -> Alive:
     return Alive()
 
 
-@get("/startupz", responses={503: _FAILURES[503]}, sync_to_thread=False)
+@get("/startupz", responses={503: failures.DECLARED[503]}, sync_to_thread=False)
 def startupz(readiness: NamedDependency[Readiness]) -> Alive:
     """Say whether the model has once been ready."""
     if not readiness.started:
@@ -171,14 +116,14 @@ def startupz(readiness: NamedDependency[Readiness]) -> Alive:
     return Alive()
 
 
-@get("/readyz", responses={503: _FAILURES[503]}, sync_to_thread=False)
+@get("/readyz", responses={503: failures.DECLARED[503]}, sync_to_thread=False)
 def readyz(readiness: NamedDependency[Readiness]) -> Ready:
     """Say whether the model has passed its self-test and serves, and who it is."""
     info = readiness.embedder.info
     return Ready(model=info.name, revision=info.revision, dimensions=info.dimensions, fingerprint=info.fingerprint)
 
 
-@get("/metrics", media_type=MediaType.TEXT, sync_to_thread=False)
+@get("/metrics", media_type=MediaType.TEXT, responses={401: failures.DECLARED[401]}, sync_to_thread=False)
 def metrics(observer: NamedDependency[Observer]) -> Response[bytes]:
     """Return the metrics in Prometheus' text format."""
     return Response(observer.exposition(), media_type=observe.EXPOSITION_TYPE)
@@ -188,26 +133,26 @@ def create(
     settings: Settings,
     readiness: Readiness,
     observer: Observer,
-    on_startup: Sequence[LifespanHook] = (),
-    on_shutdown: Sequence[LifespanHook] = (),
+    lifespan: Sequence[Lifespan] = (),
+    guards: Sequence[Guard] = (),
 ) -> Litestar:
     """Return the application, its failures all of one shape, its OpenAPI as plain JSON at /schema/openapi.json."""
 
-    def fail(request: Request[Any, Any, Any], error: Exception) -> Response[Failure]:
-        problem = _problem(error, settings.body_bytes_max)
+    def fail(request: Request[Any, Any, Any], error: Exception) -> Response[Failure | OpenAIFailure]:
+        problem = failures.problem_of(error, settings.body_bytes_max)
         if isinstance(problem, Internal):
             observe.failed("request failed", error, **request.scope["state"].get("facts", {}))
-        return _answer(problem, error)
+        return failures.answer(problem, error, request.scope.get("path_template") == _OPENAI)
 
     return Litestar(
-        [embed, livez, startupz, readyz, metrics],
+        [embed, embeddings, count_tokens, capabilities, livez, startupz, readyz, metrics],
         dependencies={
             "readiness": Provide(lambda: readiness, sync_to_thread=False),
             "observer": Provide(lambda: observer, sync_to_thread=False),
         },
         exception_handlers={Exception: fail},
-        on_startup=on_startup,
-        on_shutdown=on_shutdown,
+        guards=guards,
+        lifespan=lifespan,
         request_class=JsonRequest,
         request_max_body_size=settings.body_bytes_max,
         openapi_config=OpenAPIConfig(
@@ -219,60 +164,24 @@ def create(
     )
 
 
-def _problem(error: Exception, body_bytes_max: int) -> Problem:
-    """Return the problem that an exception is; whatever is not known is Internal, with its text hidden."""
-    if isinstance(error, Problem):
-        return error
-    if isinstance(error, RequestEntityTooLarge):
-        return TooLarge(
-            f"the body is over {body_bytes_max} bytes: send fewer or shorter texts, or raise {PREFIX}BODY_BYTES_MAX"
-        )
-    if isinstance(error, ValidationException):
-        return Invalid(_complaint(error.extra))
-    for raised, kind, text in _FRAMEWORK:
-        if isinstance(error, raised):
-            return kind(text)
-    return Internal("something went wrong here, not in the request; the log tells what, by this x-request-id")
+def ranges(indices: Sequence[int]) -> str:
+    """Return ascending indices in few words: `0,3-5`."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1][1:] = [index]
+        else:
+            runs.append([index])
+    return ",".join("-".join(map(str, run)) for run in runs)
 
 
-def _answer(problem: Problem, error: Exception) -> Response[Failure]:
-    status: int = STATUS[problem.kind]
-    headers = {}
-    if isinstance(error, MethodNotAllowedException):
-        status = error.status_code
-        headers = {"allow": (error.headers or {}).get("allow", "")}
-    if problem.retry:
-        headers["retry-after"] = str(problem.retry_after_seconds or 1)
-    failure = Failure(error=problem.text, code=problem.kind, retry=problem.retry)
-    return Response(failure, status_code=status, headers=headers, media_type=MediaType.JSON)
+def _answer(request: Request[Any, Any, Any], body: Any, embedded: Embedded) -> Response[bytes]:
+    facts = request.scope["state"].setdefault("facts", {})
+    facts.update(texts=len(embedded.readings), tokens=embedded.tokens, truncated=embedded.truncated)
+    cut = ranges([index for index, reading in enumerate(embedded.readings) if reading.truncated])
+    headers = {TRUNCATED: cut} if cut else {}
+    return Response(encoded(body), media_type=MediaType.JSON, headers=headers)
 
 
-def _complaint(extra: Any) -> str:
-    """Word what the framework found wrong with a body: the field and index, what was expected, the remedy."""
-    first = extra[0] if isinstance(extra, list) and extra else {}
-    place, said = str(first.get("key", "data")), str(first.get("message", "it cannot be understood"))[:_COMPLAINT_MAX]
-    if place == "data":
-        return f"the body: {_lowered(said)}; {_BODY_REMEDY}"
-    remedy = _REMEDIES.get(place.partition("[")[0], _BODY_REMEDY)
-    return f"{place}: {_lowered(said)}; {remedy}"
-
-
-def _fault(body: bytes, error: Exception) -> str:
-    """Say why a body is not JSON, and in which text, where it is half a surrogate pair."""
-    try:
-        value = json.loads(body.decode())
-    except UnicodeDecodeError as wrong:
-        return f"the body is not UTF-8 (byte {wrong.start}); {_BODY_REMEDY}"
-    except (ValueError, RecursionError):
-        said = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        return f"the body is not JSON: {_lowered(said)}; {_BODY_REMEDY}"
-    texts = value.get("texts") if isinstance(value, dict) else None
-    if isinstance(texts, list):
-        check_texts([text if isinstance(text, str) and _SURROGATES.search(text) else "-" for text in texts])
-    if _SURROGATES.search(json.dumps(value, ensure_ascii=False)):
-        return f"the body holds half a surrogate pair, which is no character: remove it; {_BODY_REMEDY}"
-    return f"the body is not JSON: {_lowered(str(error))}; {_BODY_REMEDY}"
-
-
-def _lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]
+def _told(reading: Reading, window: int) -> TokenInfo:
+    return TokenInfo(count=reading.count, window=window, truncated=reading.truncated, window_end_char=reading.end)

@@ -4,15 +4,19 @@ The only place that imports the heavy libraries, and only when a model is loaded
 """
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import FrameType
+from typing import TextIO
 
 import uvicorn
-from litestar.types import ASGIApp
+from litestar import Litestar
 
-from embed_svc import api, choice, machine, observe
+from embed_svc import api, choice, guard, machine, observe, self_test
 from embed_svc.batching import Limits
-from embed_svc.errors import Internal, Problem, Unavailable
+from embed_svc.errors import Internal, Problem
 from embed_svc.models import Model
 from embed_svc.observe import Observer
 from embed_svc.service import Embedder, Readiness
@@ -21,6 +25,7 @@ from embed_svc.wire import Observed
 
 Say = Callable[[str], None]
 Obtain = Callable[[Say], Model]
+STOPPING = "the server is stopping"
 
 _RETRY_SECONDS = (5.0, 15.0, 60.0, 300.0)
 _STOP_SECONDS_MAX = 5.0
@@ -30,32 +35,43 @@ class Loader:
     """Brings the model up in a thread of its own, tries again what may pass, and takes it down."""
 
     def __init__(self, settings: Settings, readiness: Readiness, observer: Observer, obtain: Obtain) -> None:
-        self._limits = Limits(tokens_max=settings.batch_tokens_max, queue_texts_max=settings.queue_texts_max)
+        self._limits = Limits(
+            tokens_max=settings.batch_tokens_max,
+            queue_texts_max=settings.queue_texts_max,
+            queue_tokens_max=settings.queue_tokens_max,
+        )
+        self._settings = settings
         self._readiness = readiness
         self._observer = observer
         self._obtain = obtain
         self._stopping = threading.Event()
+        self._embedder: Embedder | None = None
         self._thread = threading.Thread(target=self._run, name="embed-loader", daemon=True)
 
-    def start(self) -> None:
-        """Begin loading; returns at once."""
+    @asynccontextmanager
+    async def running(self, _: Litestar) -> AsyncIterator[None]:
+        """Load, and serve when loaded, while the block lasts; entering it returns at once."""
         self._thread.start()
+        try:
+            yield
+        finally:
+            self.stop()
 
     def stop(self) -> None:
         """Stop loading or serving. A download that does not listen is left to die with the process."""
         self._stopping.set()
+        self._readiness.stop(STOPPING)
         self._thread.join(_STOP_SECONDS_MAX)
-        try:
-            embedder = self._readiness.embedder
-        except Unavailable:
-            return
-        self._readiness.close("the server is stopping")
-        embedder.close()
+        if self._embedder is not None:
+            self._embedder.close()
 
     def _run(self) -> None:
         for attempt in range(1, 1 << 30):
             failure = self._attempt()
-            if failure is None or self._stopping.is_set():
+            if self._stopping.is_set():
+                return
+            if failure is None:
+                self._stay_tested()
                 return
             self._readiness.close(failure.text)
             wait = _RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS)) - 1] if failure.retry else None
@@ -67,9 +83,12 @@ class Loader:
         """Bring the model up once; return why it did not come."""
         try:
             model = self._obtain(self._readiness.close)
+            self._model = model
             if self._stopping.is_set():
                 return None
-            self._readiness.open(Embedder(model, self._limits, self._observer))
+            self._observer.tested()
+            self._embedder = Embedder(model, self._limits, self._observer, self._settings.cache_bytes_max)
+            self._readiness.open(self._embedder)
         except Problem as problem:
             return problem
         except Exception as error:  # noqa: BLE001 - whatever it is, it must end up in /readyz
@@ -78,25 +97,77 @@ class Loader:
         observe.say("info", "ready", model=model.info.name, fingerprint=model.info.fingerprint)
         return None
 
+    def _stay_tested(self) -> None:
+        """Repeat the self-test while serving; a model that fails it serves no more, one that passes again does."""
+        seconds = self._settings.self_test_seconds
+        while seconds and not self._stopping.wait(seconds) and self._embedder is not None:
+            try:
+                self_test.self_test(self._model)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it must end up in /readyz
+                reason = error.text if isinstance(error, Problem) else f"the self-test failed ({type(error).__name__})"
+                observe.failed("self-test failed", error)
+                self._readiness.close(reason)
+                continue
+            self._observer.tested()
+            if not self._stopping.is_set():
+                self._readiness.open(self._embedder)
 
-def build(settings: Settings, obtain: Obtain | None = None) -> ASGIApp:
+
+def build(settings: Settings, obtain: Obtain | None = None) -> Observed:
     """Return the whole server as an ASGI application; its model loads when it starts.
 
     `obtain` brings a running, tested model, and tells each step; left out, it is the one the settings ask for.
+    Raises Invalid where the token cannot be read.
     """
     observer = Observer(machine.resident_bytes)
     readiness = Readiness(observer)
-    loader = Loader(settings, readiness, observer, obtain or (lambda say: _obtain(settings, say)))
-    app = api.create(settings, readiness, observer, on_startup=[loader.start], on_shutdown=[loader.stop])
-    return Observed(app, observer)
+    token = guard.read_token(settings.token_file)
+    loader = Loader(settings, readiness, observer, obtain or (lambda say: _obtain(settings, say, readiness)))
+    app = api.create(
+        settings,
+        readiness,
+        observer,
+        lifespan=[loader.running],
+        guards=[guard.guard(token, api.OPEN_ROUTES)] if token else [],
+    )
+    return Observed(app, observer, settings.bodies_bytes_max, lambda: readiness.stop(STOPPING))
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that, told to stop, still listens while requests are at work: they end, new ones are refused."""
+
+    def __init__(self, config: uvicorn.Config, app: Observed, seconds_max: int) -> None:
+        super().__init__(config)
+        self._app = app
+        self._seconds_max = seconds_max
+        self._told_at: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to drain; told a second time, stop as it is."""
+        if self._told_at is None:
+            self._told_at = time.monotonic()
+            self._app.refuse()
+            self._captured_signals.append(sig)
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Say whether to stop now; asked ten times a second."""
+        should_exit = await super().on_tick(counter)
+        if self._told_at is None:
+            return should_exit
+        left = self._seconds_max - (time.monotonic() - self._told_at)
+        self.config.timeout_graceful_shutdown = max(int(left), 1)
+        return should_exit or self._app.at_work == 0 or left <= 0
 
 
 def serve(settings: Settings) -> None:
     """Serve until told to stop. Raises Invalid, before it listens, where the recorded model forbids the start."""
     record_file = Path(settings.data_dir, choice.RECORD_NAME)
     choice.decide(settings.model, settings.model_replaces, choice.read(record_file), record_file)
+    app = build(settings)
     config = uvicorn.Config(
-        build(settings),
+        app,
         host=settings.host,
         port=settings.port,
         lifespan="on",
@@ -106,12 +177,36 @@ def serve(settings: Settings) -> None:
         server_header=False,
         timeout_graceful_shutdown=settings.stop_seconds_max,
     )
-    uvicorn.Server(config).run()
+    DrainingServer(config, app, settings.stop_seconds_max).run()
 
 
-def _obtain(settings: Settings, say: Say) -> Model:
+def listing(settings: Settings) -> str:
+    """Return the table of the command `models`."""
+    quieten_libraries()
+    from embed_svc import shelf
+
+    return shelf.listing(settings)
+
+
+def download(settings: Settings, name: str, out: TextIO) -> None:
+    """Fetch a model's files, as the command `download` does. Raises Unavailable and Invalid as that."""
+    quieten_libraries()
+    from embed_svc import shelf
+
+    shelf.download(settings, name, out)
+
+
+def compare(settings: Settings, one: str, other: str, file: Path) -> str:
+    """Return what the command `compare` prints. Raises Unavailable and Invalid as loading a model does."""
+    quieten_libraries()
+    from embed_svc import compare
+
+    return compare.written(compare.compare(settings, one, other, file), one, other)
+
+
+def _obtain(settings: Settings, say: Say, readiness: Readiness) -> Model:
     quieten_libraries()
     # Two seconds of imports, while the server listens.
     from embed_svc.loading import obtain_model
 
-    return obtain_model(settings, say)
+    return obtain_model(settings, say, readiness.declare)

@@ -4,15 +4,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import islice
 from typing import Generic, TypeVar
 
 import msgspec
 
-from embed_svc.errors import Overloaded, Unavailable
+from embed_svc.errors import Overloaded, TooLarge, Unavailable
 from embed_svc.observe import Observer
 
 Item = TypeVar("Item")
@@ -24,12 +23,13 @@ _RECENT = 0.1
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What bounds a batch (padded tokens, share of them that is padding, texts) and the queue."""
+    """What bounds a batch (padded tokens, share of them that is padding, texts) and the queue (texts, tokens)."""
 
     tokens_max: int = 1_024
     waste_max: float = 0.15
     texts_max: int = 64
-    queue_texts_max: int = 2_000
+    queue_texts_max: int = 4_096
+    queue_tokens_max: int = 262_144
 
 
 def take_batch(waiting: Sequence[int], limits: Limits) -> list[int]:
@@ -54,37 +54,45 @@ def take_batch(waiting: Sequence[int], limits: Limits) -> list[int]:
 
 
 class _Job(Generic[Result]):
-    """The texts of one caller: done when the last has its result, or the first has failed."""
+    """The texts of one caller: done when the last has its result, the first has failed, or the caller has left."""
 
     def __init__(self, count: int) -> None:
+        # Never marked as running, so that it can be cancelled until it is answered.
         self.answer: Future[list[Result]] = Future()
         self.results: dict[int, Result] = {}
         self.count = count
 
     def wanted(self) -> bool:
-        """Whether its caller still waits; from the first True that follows a start, it cannot be cancelled."""
+        """Whether its caller still waits."""
         return not self.answer.done()
 
-    def start(self) -> bool:
-        return self.answer.running() or (self.wanted() and self.answer.set_running_or_notify_cancel())
-
     def settle(self, index: int, result: Result) -> None:
+        """Take the result of one text."""
         self.results[index] = result
         if len(self.results) == self.count:
-            self.answer.set_result([self.results[place] for place in range(self.count)])
+            with suppress(InvalidStateError):
+                self.answer.set_result([self.results[place] for place in range(self.count)])
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with a failure, unless the caller has left."""
+        with suppress(InvalidStateError):
+            self.answer.set_exception(error)
 
 
 class _Ticket(Generic[Item, Result]):
     """One waiting text of a job."""
 
-    def __init__(self, job: _Job[Result], index: int, item: Item) -> None:
+    def __init__(self, job: _Job[Result], index: int, item: Item, tokens: int, since: float) -> None:
         self.job = job
         self.index = index
         self.item = item
+        self.tokens = tokens
+        self.since = since
+        self.alone = False
 
 
 class Batcher(Generic[Item, Result]):
-    """Owns the queue, bounded in texts, and one worker thread that runs batch after batch."""
+    """Owns the queue, bounded in texts and tokens, and one worker thread that runs batch after batch."""
 
     def __init__(
         self,
@@ -100,21 +108,20 @@ class Batcher(Generic[Item, Result]):
         self._observer = observer
         self._lock = threading.RLock()
         self._waiting: list[_Ticket[Item, Result]] = []
+        self._waiting_tokens = 0
         self._busy = False
         self._closed = False
         self._inside = 0
         self._seconds_a_text = 0.0
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embed-worker")
+        observer.follow("embed_queue_age_seconds", self._age_seconds)
 
     @contextmanager
     def room(self, count: int) -> Iterator[None]:
         """Hold room for `count` texts from their arrival to their answer. Raises Overloaded where the queue is full."""
         with self._lock:
             if self._inside + count > self._limits.queue_texts_max:
-                raise Overloaded(
-                    f"the queue is full ({self._inside} of {self._limits.queue_texts_max} texts wait): try again later",
-                    retry_after_seconds=self._seconds_to_drain(),
-                )
+                raise self._full(f"{self._inside} of {self._limits.queue_texts_max} texts wait")
             self._hold(count)
         try:
             yield
@@ -125,33 +132,56 @@ class Batcher(Generic[Item, Result]):
     def submit(self, items: Sequence[Item]) -> Future[list[Result]]:
         """Queue the items of one caller; the future holds their results in order, or what `run` raised.
 
-        Cancelling it before its first item runs takes all of them out of the queue. Raises Unavailable when closed.
+        Cancelling it takes those that have not run yet out of the queue. Raises Unavailable when closed, Overloaded
+        where the tokens that wait leave no room, TooLarge where these alone are more than may ever wait.
         """
         job: _Job[Result] = _Job(len(items))
+        now = time.monotonic()
+        tickets = [_Ticket(job, index, item, self._tokens(item), now) for index, item in enumerate(items)]
+        tokens = sum(ticket.tokens for ticket in tickets)
+        if tokens > self._limits.queue_tokens_max:
+            raise TooLarge(f"the texts hold {tokens} tokens, over {self._limits.queue_tokens_max}: send fewer at once")
         with self._lock:
             if self._closed:
                 raise Unavailable("the service is stopping: try another instance, or later")
-            self._waiting.extend(_Ticket(job, index, item) for index, item in enumerate(items))
+            if self._waiting_tokens + tokens > self._limits.queue_tokens_max:
+                raise self._full(f"{self._waiting_tokens} of {self._limits.queue_tokens_max} tokens wait")
+            self._wait([*self._waiting, *tickets])
             self._start_next()
+        job.answer.add_done_callback(lambda answer: self._drop(job) if answer.cancelled() else None)
         return job.answer
 
     def close(self) -> None:
         """Fail what waits, let the batch at work end, stop the worker."""
         with self._lock:
             self._closed = True
-            jobs = {ticket.job for ticket in self._waiting if ticket.job.wanted()}
-            self._waiting = []
+            jobs = {ticket.job for ticket in self._waiting}
+            self._wait([])
         for job in jobs:
-            if job.start():
-                job.answer.set_exception(Unavailable("the service stopped before this text's turn: try again"))
+            job.fail(Unavailable("the service stopped before this text's turn: try again"))
         self._worker.shutdown(wait=True)
 
     def _hold(self, count: int) -> None:
         self._inside += count
         self._observer.queued(self._inside)
 
-    def _seconds_to_drain(self) -> int:
-        return min(max(1, math.ceil(self._inside * self._seconds_a_text)), _RETRY_SECONDS_MAX)
+    def _wait(self, tickets: list[_Ticket[Item, Result]]) -> None:
+        """With the lock held: let these wait, and no other."""
+        self._waiting = tickets
+        self._waiting_tokens = sum(ticket.tokens for ticket in tickets)
+        self._observer.waiting(self._waiting_tokens)
+
+    def _drop(self, job: _Job[Result]) -> None:
+        with self._lock:
+            self._wait([ticket for ticket in self._waiting if ticket.job is not job])
+
+    def _full(self, why: str) -> Overloaded:
+        seconds = min(max(1, math.ceil(self._inside * self._seconds_a_text)), _RETRY_SECONDS_MAX)
+        return Overloaded(f"the queue is full ({why}): try again later", retry_after_seconds=seconds)
+
+    def _age_seconds(self) -> float:
+        with self._lock:
+            return time.monotonic() - self._waiting[0].since if self._waiting else 0.0
 
     def _start_next(self) -> None:
         """With the lock held: hand the worker its next batch, unless it has one."""
@@ -165,14 +195,14 @@ class Batcher(Generic[Item, Result]):
         running.add_done_callback(partial(self._settle, batch))
 
     def _take(self) -> list[_Ticket[Item, Result]]:
-        self._waiting = [ticket for ticket in self._waiting if ticket.job.wanted()]
-        ahead = list(islice(self._waiting, LOOK_AHEAD_TEXTS))
-        if not ahead:
-            return []
-        taken = take_batch([self._tokens(ticket.item) for ticket in ahead], self._limits)
+        waiting = [ticket for ticket in self._waiting if ticket.job.wanted()]
+        ahead = waiting[:LOOK_AHEAD_TEXTS]
+        if ahead and ahead[0].alone:
+            ahead = ahead[:1]
+        taken = take_batch([ticket.tokens for ticket in ahead], self._limits) if ahead else []
         chosen = set(taken)
-        self._waiting = [ticket for index, ticket in enumerate(self._waiting) if index not in chosen]
-        return [ahead[index] for index in taken if ahead[index].job.start()] or self._take()
+        self._wait([ticket for index, ticket in enumerate(waiting) if index not in chosen])
+        return [ahead[index] for index in taken]
 
     def _measured(self, items: list[Item]) -> list[Result]:
         started = time.perf_counter()
@@ -185,16 +215,24 @@ class Batcher(Generic[Item, Result]):
         return results
 
     def _settle(self, batch: list[_Ticket[Item, Result]], ran: Future[list[Result]]) -> None:
-        """In the worker: give each caller its result or the failure, then go on."""
+        """In the worker: give each caller its result or the failure, then go on.
+
+        Where texts failed together each runs again by itself, so that one caller's text is no other's failure.
+        """
         error = ran.exception()
+        again = batch if error is not None and len(batch) > 1 and not self._closed else []
         for place, ticket in enumerate(batch):
-            if not ticket.job.wanted():
-                continue
             if error is None:
                 ticket.job.settle(ticket.index, ran.result()[place])
+            elif again:
+                ticket.alone = True
             else:
-                ticket.job.answer.set_exception(error)
+                ticket.job.fail(error)
         with self._lock:
             self._busy = False
-            if not self._closed:
+            if self._closed:
+                for ticket in again:
+                    ticket.job.fail(Unavailable("the service stopped before this text's turn: try again"))
+            else:
+                self._wait([*again, *self._waiting])
                 self._start_next()

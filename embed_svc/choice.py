@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from embed_svc import disk, models
+from embed_svc import disk, folder, models
 from embed_svc.errors import Invalid, Unavailable
 from embed_svc.models import Declaration
 from embed_svc.settings import AUTO
@@ -14,10 +14,12 @@ from embed_svc.settings import AUTO
 RECORD_NAME = "model.json"
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """The choice as written. Revision and fingerprint stay null until the model's first self-test has passed.
 
-    No vector is ever served before both are written: a record without them can be no stored vector's.
+    No vector is ever served before both are written: a record without them can be no stored vector's. (A model whose
+    identity is incomplete has no fingerprint, and says so with each vector.) `folder` is where a model of the user's
+    own is; `generation` counts the consents to vectors of the same model that had moved.
     """
 
     model: str
@@ -25,6 +27,8 @@ class Record(msgspec.Struct, frozen=True):
     fingerprint: str | None
     chosen_at: str
     reason: str
+    folder: str = ""
+    generation: int = 0
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -34,10 +38,10 @@ class Reached(msgspec.Struct, frozen=True):
     reason: str
 
 
-def new_record(model: str, reason: str, revision: str | None = None) -> Record:
+def new_record(model: str, reason: str, revision: str | None = None, folder: str = "", generation: int = 0) -> Record:
     """Return a record of a choice made now."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Record(model=model, revision=revision, fingerprint=None, chosen_at=now, reason=reason)
+    return Record(model, revision, None, now, reason, folder, generation)
 
 
 def read(file: Path) -> Record | None:
@@ -54,7 +58,7 @@ def read(file: Path) -> Record | None:
             f"{file} says which model made the stored vectors and cannot be read ({type(error).__name__}). Restore it; "
             "if no vector is stored yet, delete it and start again"
         ) from None
-    if record.model not in {declaration.name for declaration in models.MODELS}:
+    if not record.folder and record.model not in {declaration.name for declaration in models.MODELS}:
         raise Invalid(f"{file} records a model this version does not know. Use the version that wrote it")
     return record
 
@@ -62,22 +66,26 @@ def read(file: Path) -> Record | None:
 def decide(asked: str, replaces: str, recorded: Record | None, file: Path) -> Record | None:
     """Return the record to serve by; None where the first start is still to choose (see `choose`).
 
-    `asked` is `auto` or a model's name; `replaces` consents to give up the recorded model, by its name or its
+    `asked` is `auto`, a model's name or a folder; `replaces` consents to give up the recorded model, by its name or its
     fingerprint. Raises Invalid where another model is asked for than recorded, without that consent.
     """
     if asked == AUTO:
         return recorded
-    models.named(asked)
+    wanted = folder.declaration(asked) if folder.is_folder(asked) else models.named(asked)
+    place = wanted.source.path if isinstance(wanted.source, models.Folder) else ""
     if recorded is None:
-        return new_record(asked, "EMBED_MODEL names it")
-    if asked == recorded.model:
-        given_up = recorded.fingerprint is not None and replaces == recorded.fingerprint
-        return new_record(asked, f"its files replace those of {replaces}") if given_up else recorded
+        return new_record(wanted.name, "EMBED_MODEL names it", folder=place)
+    if wanted.name == recorded.model:
+        if recorded.fingerprint is not None and replaces == recorded.fingerprint:
+            reason = f"its vectors replace those of {replaces}"
+            return new_record(wanted.name, reason, folder=place, generation=recorded.generation + 1)
+        moved = place != recorded.folder
+        return msgspec.structs.replace(recorded, folder=place) if moved else recorded
     if replaces and replaces in (recorded.model, recorded.fingerprint):
-        return new_record(asked, f"EMBED_MODEL names it in place of {recorded.model}")
+        return new_record(wanted.name, f"EMBED_MODEL names it in place of {recorded.model}", folder=place)
     raise Invalid(
-        f"EMBED_MODEL asks for {asked}, but {file} records {recorded.model}, and vectors of two models do not compare. "
-        f"Unset EMBED_MODEL to keep {recorded.model}; or, to change and embed every stored text again, set "
+        f"EMBED_MODEL asks for {wanted.name}, but {file} records {recorded.model}, and vectors of two models do not "
+        f"compare. Unset EMBED_MODEL to keep {recorded.model}; or, to change and embed every stored text again, set "
         f"EMBED_MODEL_REPLACES={recorded.model} as well"
     )
 
@@ -133,7 +141,7 @@ def keep(file: Path, record: Record) -> None:
         raise _unwritable(file, error) from error
 
 
-def completed(record: Record, revision: str, fingerprint: str, file: Path) -> Record:
+def completed(record: Record, revision: str, fingerprint: str | None, file: Path) -> Record:
     """Return the record with what the running model turned out to be.
 
     Raises Invalid where a fingerprint is recorded already and differs: the model's files are not what they were.

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-Kind = Literal["invalid", "not_found", "too_large", "overloaded", "unavailable", "internal"]
+Kind = Literal["invalid", "unauthenticated", "not_found", "too_large", "overloaded", "left", "unavailable", "internal"]
 
 
 class Problem(Exception):
@@ -26,6 +26,12 @@ class Invalid(Problem):
     kind = "invalid"
 
 
+class Unauthenticated(Problem):
+    """A token is asked for, and none or another came."""
+
+    kind = "unauthenticated"
+
+
 class NotFound(Problem):
     """There is no such route."""
 
@@ -33,7 +39,7 @@ class NotFound(Problem):
 
 
 class TooLarge(Problem):
-    """The request body is over the cap."""
+    """The request is over the cap: its body in bytes, or its texts in tokens."""
 
     kind = "too_large"
 
@@ -45,8 +51,14 @@ class Overloaded(Problem):
     retry = True
 
 
+class Left(Problem):
+    """The caller closed the connection before its answer; its work was dropped. Seen in log and metrics alone."""
+
+    kind = "left"
+
+
 class Unavailable(Problem):
-    """The model is not ready, or what it needs does not answer."""
+    """The model is not ready, the server is stopping, or the request's deadline has passed."""
 
     kind = "unavailable"
     retry = True
@@ -58,4 +70,13 @@ class Internal(Problem):
     kind = "internal"
 
 
-PROBLEMS: tuple[type[Problem], ...] = (Invalid, NotFound, TooLarge, Overloaded, Unavailable, Internal)
+PROBLEMS: tuple[type[Problem], ...] = (
+    Invalid,
+    Unauthenticated,
+    NotFound,
+    TooLarge,
+    Overloaded,
+    Left,
+    Unavailable,
+    Internal,
+)

@@ -27,17 +27,28 @@ def resident_bytes() -> int:
 
 
 def _quotas(cgroups: Path, self_cgroup: Path) -> list[int]:
-    """Read `cpu.max` (cgroup v2, https://docs.kernel.org/admin-guide/cgroup-v2.html) of this group and those above."""
-    group = "/"
-    if self_cgroup.exists():
-        lines = self_cgroup.read_text().splitlines()
-        group = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
-    own = cgroups / group.strip("/")
-    folders = [own, *own.parents] if own.is_relative_to(cgroups) else [cgroups]
-    within = [folder for folder in folders if folder.is_relative_to(cgroups)]
-    found = [_v2_quota(folder / "cpu.max") for folder in within]
-    found.append(_v1_quota(cgroups / "cpu"))
+    """Return the quotas of this group and those above, in whole processors.
+
+    Version 2 keeps them in `cpu.max` (https://docs.kernel.org/admin-guide/cgroup-v2.html), version 1 in
+    `cpu.cfs_quota_us` below `cpu` (https://docs.kernel.org/scheduler/sched-bwc.html).
+    """
+    unified, legacy = "/", "/"
+    for line in self_cgroup.read_text().splitlines() if self_cgroup.exists() else ():
+        _, controllers, group = (*line.split(":", 2), "", "")[:3]
+        if not controllers:
+            unified = group
+        elif "cpu" in controllers.split(","):
+            legacy = group
+    found = [_v2_quota(folder / "cpu.max") for folder in _upwards(cgroups, unified)]
+    found += [_v1_quota(folder) for folder in _upwards(cgroups / "cpu", legacy)]
     return [quota for quota in found if quota]
+
+
+def _upwards(root: Path, group: str) -> list[Path]:
+    """Return the folder of a group and of those above, the root last; a group from outside is seen as the root."""
+    own = root / group.strip("/")
+    folders = [own, *own.parents]
+    return [folder for folder in folders if folder.is_relative_to(root) and ".." not in folder.parts] or [root]
 
 
 def _v2_quota(file: Path) -> int:

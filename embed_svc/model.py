@@ -13,8 +13,18 @@ from embed_svc import pooling
 from embed_svc.errors import Invalid
 from embed_svc.models import Declaration, Info, Role, Tokens
 from embed_svc.pooling import Floats
+from embed_svc.tokens import Reader
 
 Integers = NDArray[np.int64]
+_FAILURES = ort.capi.onnxruntime_pybind11_state
+_NO_GRAPH = (
+    _FAILURES.Fail,
+    _FAILURES.InvalidArgument,
+    _FAILURES.InvalidGraph,
+    _FAILURES.InvalidProtobuf,
+    _FAILURES.NoSuchFile,
+    _FAILURES.NotImplemented,
+)
 
 _POOLED_OUTPUT = "sentence_embedding"
 _HIDDEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
@@ -28,22 +38,22 @@ class OnnxModel:
         self.info = info
         self._declaration = declaration
         loaded = PreTrainedTokenizerFast.from_pretrained(str(tokenizer), local_files_only=True)
-        self._tokenizer = loaded.backend_tokenizer
-        # The file's own cut and padding (MiniLM's says 128 and 128) would stand in for the declared window.
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._end = _end_token(loaded)
+        self.end_token, end = _end_token(loaded)
         self._padding = int(loaded.pad_token_id or 0)
+        self._reader = Reader(loaded.backend_tokenizer, end, declaration.window)
         self._session = _session(graph, threads)
         self._inputs = [value.name for value in self._session.get_inputs()]
         self._output = _output([value.name for value in self._session.get_outputs()])
         _feeds(self._inputs, np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
 
-    def measure(self, texts: Sequence[str], role: Role) -> list[Tokens]:
+    def measure(self, texts: Sequence[str], role: Role, whole: bool = False) -> list[Tokens]:
         """Tokenise each text behind its role's prefix, cut to the window with the end token kept, in order."""
         prefix = self._declaration.prefix(role)
-        encoded = self._tokenizer.encode_batch_fast([prefix + text for text in texts], add_special_tokens=True)
-        return [cut(one.ids, self._declaration.window, self._end) for one in encoded]
+        return [self._reader.read(prefix, text, whole) for text in texts]
+
+    def adopt(self, rows: Sequence[Sequence[int]], role: Role) -> list[Tokens]:
+        """Take token ids as they are, behind the role's prefix, cut and closed as texts are, in order."""
+        return [self._reader.adopt(self._declaration.prefix(role), row, index) for index, row in enumerate(rows)]
 
     def embed(self, batch: Sequence[Tokens]) -> Floats:
         """Return one unit vector a text, (texts, dimensions) in order. Raises ValueError where one has no direction."""
@@ -53,14 +63,6 @@ class OnnxModel:
         if self._output != _POOLED_OUTPUT:
             values = pooling.POOLINGS[self._declaration.pooling](values, mask)
         return pooling.normalise(values)
-
-
-def cut(ids: list[int], window: int, end: int) -> Tokens:
-    """Close a text with the end token where the tokenizer did not, and keep it closed within `window` tokens."""
-    closed = ids if ids and ids[-1] == end else [*ids, end]
-    if len(closed) <= window:
-        return Tokens(ids=closed, count=len(closed))
-    return Tokens(ids=[*closed[: window - 1], end], count=len(closed))
 
 
 def padded(rows: Sequence[Sequence[int]], padding: int) -> tuple[Integers, Integers]:
@@ -74,13 +76,12 @@ def padded(rows: Sequence[Sequence[int]], padding: int) -> tuple[Integers, Integ
     return ids, mask
 
 
-def _end_token(tokenizer: Any) -> int:
-    """Return the id that closes every text: the tokenizer's end-of-sequence token, or BERT's separator."""
-    named = (tokenizer.eos_token_id, tokenizer.sep_token_id)
-    found = next((token for token in named if token is not None), None)
-    if found is None:
-        raise Invalid("the tokenizer names no end token, and vectors without one are silently worse")
-    return int(found)
+def _end_token(tokenizer: Any) -> tuple[str, int]:
+    """Return the token that closes every text, and its id: the tokenizer's end of sequence, or BERT's separator."""
+    for token, number in ((tokenizer.eos_token, tokenizer.eos_token_id), (tokenizer.sep_token, tokenizer.sep_token_id)):
+        if number is not None:
+            return str(token), int(number)
+    raise Invalid("the tokenizer names no end token, and vectors without one are silently worse")
 
 
 def _session(graph: Path, threads: int) -> Any:
@@ -93,7 +94,10 @@ def _session(graph: Path, threads: int) -> Any:
     options.enable_cpu_mem_arena = False
     # Waiting threads sleep, so that an idle server is idle.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    try:
+        return ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    except _NO_GRAPH as error:
+        raise Invalid(f"{graph.name} is no graph that ONNX Runtime can load ({type(error).__name__})") from error
 
 
 def _output(names: Sequence[str]) -> str:

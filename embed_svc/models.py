@@ -1,7 +1,6 @@
-"""The models as data, what makes one's vectors comparable (its fingerprint), and what a running one offers."""
+"""The models as data, and what a running one offers."""
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -10,7 +9,8 @@ from embed_svc.errors import Invalid
 from embed_svc.pooling import Floats
 
 Role = Literal["document", "query"]
-UNPINNED = "unpinned"
+Pooling = Literal["mean", "cls", "last"]
+Precision = Literal["fp32", "fp16", "int8"]
 
 
 class Hub(msgspec.Struct, frozen=True, tag="hub"):
@@ -32,24 +32,36 @@ class Packaged(msgspec.Struct, frozen=True, tag="packaged"):
     install: str
 
 
+class Folder(msgspec.Struct, frozen=True, tag="folder"):
+    """Files in a folder of the user's own; without `revision` it is what their digests say."""
+
+    path: str
+    graph: str
+    revision: str = ""
+
+
 class Declaration(msgspec.Struct, frozen=True):
     """Everything about a model that decides its vectors, and what its user should know before taking it.
 
     With `alone`, one text's numbers change those of its batch mates (dynamic int8), so each text runs by itself.
+    `dimensions_min` is the least number of dimensions its vectors may be cut to (Matryoshka), 0 where they may not.
+    `precision` is None where its owner did not tell.
     """
 
     name: str
-    source: Hub | Packaged
+    source: Hub | Packaged | Folder
     dimensions: int
     window: int
-    pooling: Literal["mean", "cls", "last"]
-    precision: Literal["fp32", "int8"]
+    pooling: Pooling
+    precision: Precision | None
     licence: str
     languages: str
     megabytes: int
     query_prefix: str = ""
     document_prefix: str = ""
     alone: bool = False
+    dimensions_min: int = 0
+    note: str = ""
 
     def prefix(self, role: Role) -> str:
         """Return what stands before a text in this role."""
@@ -59,11 +71,13 @@ class Declaration(msgspec.Struct, frozen=True):
 class Tokens(msgspec.Struct, frozen=True):
     """One text as the model reads it: prefixed, cut to the window, closed by its end token.
 
-    `count` is the number of tokens before the cut.
+    `count` is the number of tokens before the cut (where the text was measured `whole`; else at least that it is over
+    the window). `end` is how many characters of the caller's text were read.
     """
 
     ids: list[int]
     count: int
+    end: int = 0
 
     @property
     def truncated(self) -> bool:
@@ -72,14 +86,15 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Info(msgspec.Struct, frozen=True):
-    """Who a running model is."""
+    """Who a running model is; without a fingerprint where not all of its identity could be established."""
 
     name: str
     revision: str
     dimensions: int
     window: int
-    fingerprint: str
+    fingerprint: str | None
     alone: bool = False
+    dimensions_min: int = 0
 
 
 class Model(Protocol):
@@ -89,43 +104,14 @@ class Model(Protocol):
     def info(self) -> Info:
         """Who it is."""
 
-    def measure(self, texts: Sequence[str], role: Role) -> list[Tokens]:
-        """Tokenise each text in this role, in order."""
+    def measure(self, texts: Sequence[str], role: Role, whole: bool = False) -> list[Tokens]:
+        """Tokenise each text in this role, in order; with `whole`, to its end, so that `count` is exact."""
+
+    def adopt(self, rows: Sequence[Sequence[int]], role: Role) -> list[Tokens]:
+        """Take texts that are token ids of this model already, in order; raises Invalid where one is none of its."""
 
     def embed(self, batch: Sequence[Tokens]) -> Floats:
         """Return one unit vector a text, (texts, dimensions), in order."""
-
-
-class _Identity(msgspec.Struct, frozen=True):
-    model: str
-    revision: str
-    dimensions: int
-    window: int
-    pooling: str
-    prefixes: dict[str, str]
-    precision: str
-    digests: dict[str, str]
-    end_token_kept: bool = True
-    normalised: bool = True
-
-
-def fingerprint(declaration: Declaration, revision: str, digests: Mapping[str, str]) -> str:
-    """Return `1:<hex>` over all that decides a vector; `digests` is the SHA-256 in hex of each file by its name.
-
-    Vectors of two fingerprints are never to be compared.
-    """
-    identity = _Identity(
-        model=declaration.name,
-        revision=revision,
-        dimensions=declaration.dimensions,
-        window=declaration.window,
-        pooling=declaration.pooling,
-        prefixes={"query": declaration.query_prefix, "document": declaration.document_prefix},
-        precision=declaration.precision,
-        digests=dict(digests),
-    )
-    encoded = msgspec.json.encode(identity, order="deterministic")
-    return f"1:{hashlib.sha256(encoded).hexdigest()}"
 
 
 def named(name: str, models: Sequence[Declaration] | None = None) -> Declaration:
@@ -138,13 +124,18 @@ def named(name: str, models: Sequence[Declaration] | None = None) -> Declaration
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
+
+def _jina_files(graph: str) -> Hub:
+    return Hub(
+        repo="jinaai/jina-embeddings-v5-text-nano-retrieval",
+        graph=f"onnx/{graph}",
+        files=(f"onnx/{graph}", f"onnx/{graph}_data", *_TOKENIZER_FILES),
+    )
+
+
 JINA = Declaration(
     name="jina-embeddings-v5-text-nano-retrieval",
-    source=Hub(
-        repo="jinaai/jina-embeddings-v5-text-nano-retrieval",
-        graph="onnx/model.onnx",
-        files=("onnx/model.onnx", "onnx/model.onnx_data", *_TOKENIZER_FILES),
-    ),
+    source=_jina_files("model.onnx"),
     dimensions=768,
     window=2_048,
     pooling="last",
@@ -154,6 +145,26 @@ JINA = Declaration(
     megabytes=810,
     query_prefix="Query: ",
     document_prefix="Document: ",
+    dimensions_min=32,
+)
+_JINA_SMALLER = "vectors of two precisions do not compare"
+JINA_FP16 = msgspec.structs.replace(
+    JINA,
+    name="jina-embeddings-v5-text-nano-retrieval-fp16",
+    source=_jina_files("model_fp16.onnx"),
+    precision="fp16",
+    megabytes=405,
+    note=f"no faster on a processor, half the size; {_JINA_SMALLER}",
+)
+JINA_INT8 = msgspec.structs.replace(
+    JINA,
+    name="jina-embeddings-v5-text-nano-retrieval-int8",
+    source=_jina_files("model_quantized.onnx"),
+    precision="int8",
+    megabytes=236,
+    alone=True,
+    note="to fp32, as reported: cosine 0.9998 median, 0.998 worst, top-10 agreement 0.97; slower or faster for one "
+    f"query, by processor: see `embed-svc compare`; {_JINA_SMALLER}",
 )
 BGE_M3 = Declaration(
     name="bge-m3",
@@ -210,6 +221,6 @@ MINILM = Declaration(
     languages="English",
     megabytes=23,
 )
-MODELS: tuple[Declaration, ...] = (JINA, BGE_M3, E5_SMALL, MINILM)
+MODELS: tuple[Declaration, ...] = (JINA, JINA_FP16, JINA_INT8, BGE_M3, E5_SMALL, MINILM)
 DEFAULT = JINA
 FALLBACK = MINILM

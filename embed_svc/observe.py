@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,7 +14,18 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 EXPOSITION_TYPE = CONTENT_TYPE_LATEST
 UNMATCHED = "unmatched"
-ROUTES = ("/embed", "/livez", "/startupz", "/readyz", "/metrics", "/schema/openapi.json", UNMATCHED)
+ROUTES = (
+    "/embed",
+    "/v1/embeddings",
+    "/count_tokens",
+    "/capabilities",
+    "/livez",
+    "/startupz",
+    "/readyz",
+    "/metrics",
+    "/schema/openapi.json",
+    UNMATCHED,
+)
 QUIET_ROUTES = frozenset({"/livez", "/startupz", "/readyz", "/metrics"})
 STATUSES = ("2xx", "3xx", "4xx", "5xx")
 
@@ -42,11 +54,16 @@ METRICS: tuple[Metric, ...] = (
     Metric("embed_texts_total", "counter", "Texts embedded."),
     Metric("embed_tokens_total", "counter", "Tokens embedded, without padding."),
     Metric("embed_truncated_total", "counter", "Texts that the model's window cut."),
+    Metric("embed_cache_total", "counter", "Texts looked for in the cache.", labels={"outcome": ("hit", "miss")}),
+    Metric("embed_cache_bytes", "gauge", "Memory that the cache holds."),
     Metric("embed_queue_texts", "gauge", "Texts taken in and not yet answered."),
+    Metric("embed_queue_tokens", "gauge", "Tokens of the texts that wait for a batch."),
+    Metric("embed_queue_age_seconds", "gauge", "How long the oldest text that waits for a batch has waited."),
     Metric("embed_batch_tokens", "histogram", "Tokens of a batch, padding included.", buckets=_AREAS),
     Metric("embed_batch_padding_ratio", "histogram", "Share of a batch that is padding.", buckets=_SHARES),
     Metric("embed_batch_seconds", "histogram", "Time a batch ran.", buckets=_SECONDS),
     Metric("embed_model_ready", "gauge", "1 while the model has passed its self-test and serves, else 0."),
+    Metric("embed_self_test_age_seconds", "gauge", "Time since the model last passed its self-test, -1 before."),
     Metric("embed_resident_bytes", "gauge", "Memory of the process that is resident."),
 )
 
@@ -57,7 +74,13 @@ class Observer:
     def __init__(self, resident_bytes: Callable[[], int]) -> None:
         self._registry = CollectorRegistry(auto_describe=True)
         self._collectors: dict[str, Any] = {metric.name: self._collector(metric) for metric in METRICS}
-        self._collectors["embed_resident_bytes"].set_function(resident_bytes)
+        self._tested_at: float | None = None
+        self.follow("embed_resident_bytes", resident_bytes)
+        self.follow("embed_self_test_age_seconds", self._self_test_age)
+
+    def follow(self, gauge: str, read: Callable[[], float]) -> None:
+        """From now on, show what `read` returns whenever this gauge is asked for."""
+        self._collectors[gauge].set_function(read)
 
     def request(self, route: str | None, status: int, seconds: float, facts: Mapping[str, object]) -> None:
         """Count and log one answered request; `route` is the declared path, or None where none matched."""
@@ -78,6 +101,20 @@ class Observer:
         """Tell how many texts are in and not yet answered."""
         self._collectors["embed_queue_texts"].set(texts)
 
+    def waiting(self, tokens: int) -> None:
+        """Tell how many tokens wait for a batch."""
+        self._collectors["embed_queue_tokens"].set(tokens)
+
+    def cached(self, hits: int, misses: int, size_bytes: int) -> None:
+        """Count texts looked for in the cache, and tell what it holds."""
+        self._collectors["embed_cache_total"].labels(outcome="hit").inc(hits)
+        self._collectors["embed_cache_total"].labels(outcome="miss").inc(misses)
+        self._collectors["embed_cache_bytes"].set(size_bytes)
+
+    def tested(self) -> None:
+        """Note that the model has passed its self-test now."""
+        self._tested_at = time.monotonic()
+
     def batch(self, tokens: Sequence[int], seconds: float) -> None:
         """Count one batch that ran, by the tokens of each of its texts."""
         area = max(tokens) * len(tokens)
@@ -92,6 +129,9 @@ class Observer:
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
+
+    def _self_test_age(self) -> float:
+        return -1.0 if self._tested_at is None else time.monotonic() - self._tested_at
 
     def _collector(self, metric: Metric) -> Any:
         labels = tuple(metric.labels)

@@ -46,4 +46,12 @@ def normalise(vectors: Floats) -> Floats:
     return scaled
 
 
+def shortened(vectors: Floats, dimensions: int) -> Floats:
+    """Return the first `dimensions` of each row, scaled to length 1 again; raises ValueError as `normalise` does.
+
+    Matryoshka representations (Kusupati et al. 2022, https://arxiv.org/abs/2205.13147).
+    """
+    return normalise(vectors[:, :dimensions])
+
+
 POOLINGS = {"mean": mean, "cls": cls, "last": last}

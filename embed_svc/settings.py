@@ -19,6 +19,7 @@ AUTO = "auto"
 # No report leaves this machine, and no library writes notices between our log lines.
 _LIBRARIES = {
     "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "ORT_DISABLE_TELEMETRY": "1",  # read when the library is loaded; its switch by call comes too late
     "TOKENIZERS_PARALLELISM": "false",
@@ -30,12 +31,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of one server, in the order of the docs; a field `port` is read from `EMBED_PORT`."""
 
     host: Annotated[
-        str, Meta(min_length=1, description="Address to listen on. Beyond loopback only with `EMBED_ALLOW_REMOTE`.")
+        str,
+        Meta(
+            min_length=1,
+            description="Address to listen on. Beyond loopback only with `EMBED_TOKEN_FILE` or `EMBED_ALLOW_REMOTE`.",
+        ),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 takes a free one and logs it.")] = 8401
     allow_remote: Annotated[
-        bool, Meta(description="Allow an address beyond loopback. Requests are not authenticated: keep it private.")
+        bool, Meta(description="Allow an address beyond loopback without a token: keep the network private.")
     ] = False
+    token_file: Annotated[
+        str,
+        Meta(
+            description="File of the bearer token that every route but `/livez`, `/readyz` and `/startupz` then asks "
+            "for. Unset: no token is asked for."
+        ),
+    ] = ""
     data_dir: Annotated[
         str,
         Meta(
@@ -48,8 +60,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             min_length=1,
-            description="Model to serve. `auto`: the recorded one; at the first start the default model if it can be "
-            "had, else the packaged one.",
+            description="Model to serve: a name of `embed-svc models`, or a folder of your own with a `model.toml`. "
+            "`auto`: the recorded one; at the first start the default model if it can be had, else the packaged one.",
         ),
     ] = AUTO
     model_replaces: Annotated[
@@ -64,12 +76,24 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(ge=0, le=256, description="Threads of one inference. 0: what affinity and the cgroup's CPU quota allow."),
     ] = 0
     body_bytes_max: Annotated[int, Meta(ge=1_024, le=1 << 30, description="Largest request body, in bytes.")] = 4 << 20
+    bodies_bytes_max: Annotated[
+        int, Meta(ge=1_024, le=1 << 36, description="Most bytes of all bodies held at once; beyond it: 429.")
+    ] = 64 << 20
     queue_texts_max: Annotated[
         int, Meta(ge=100, le=1_000_000, description="Most texts taken in and not yet answered; beyond it: 429.")
-    ] = 2_000
+    ] = 4_096
+    queue_tokens_max: Annotated[
+        int, Meta(ge=1, le=1 << 30, description="Most tokens waiting for a batch: 429; of one request: 413.")
+    ] = 262_144
     batch_tokens_max: Annotated[
         int, Meta(ge=1, le=1 << 20, description="Most tokens of one batch, padding included; a longer text runs alone.")
     ] = 1_024
+    cache_bytes_max: Annotated[
+        int, Meta(ge=0, le=1 << 36, description="Most memory for vectors of texts that came before; 0 keeps none.")
+    ] = 64 << 20
+    self_test_seconds: Annotated[
+        int, Meta(ge=0, le=86_400, description="Time between self-tests while serving; 0: at the start alone.")
+    ] = 600
     stop_seconds_max: Annotated[
         int, Meta(ge=0, le=3_600, description="Longest wait for requests in flight when the server is told to stop.")
     ] = 20
@@ -121,10 +145,10 @@ def _refuse_unknown(field: str) -> None:
 
 
 def _refuse_contradictions(settings: Settings) -> None:
-    if not settings.allow_remote and not _is_loopback(settings.host):
+    if not (settings.allow_remote or settings.token_file or _is_loopback(settings.host)):
         raise Invalid(
-            f"{PREFIX}HOST={settings.host} would serve other machines, unauthenticated. Use 127.0.0.1, or set "
-            f"{PREFIX}ALLOW_REMOTE=true where the network is private"
+            f"{PREFIX}HOST={settings.host} would serve other machines, unauthenticated. Use 127.0.0.1; or name a file "
+            f"with a token in {PREFIX}TOKEN_FILE; or, where the network is private, set {PREFIX}ALLOW_REMOTE=true"
         )
     if settings.model_replaces and settings.model == AUTO:
         raise Invalid(

@@ -1,14 +1,20 @@
-"""Around the application, on the wire: each request gets an id, a log line and a count, whatever answers it."""
+"""Around the application, on the wire: each request gets an id, a log line and a count, whatever answers it.
+
+What all bodies hold at once is bounded here, and it is known here whether any request is still at work.
+"""
 
 import re
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from embed_svc.observe import Observer
+from embed_svc.errors import Overloaded
+from embed_svc.observe import QUIET_ROUTES, Observer
+from embed_svc.patience import ARRIVED
 
 REQUEST_ID = "x-request-id"
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -17,9 +23,20 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class Observed:
     """An ASGI application whose HTTP requests are measured, those that match no route too."""
 
-    def __init__(self, app: ASGIApp, observer: Observer) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        observer: Observer,
+        bodies_bytes_max: int = 64 << 20,
+        refuse: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`refuse` makes the application refuse what comes from then on."""
         self._app = app
         self._observer = observer
+        self._bodies_bytes_max = bodies_bytes_max
+        self._bodies_bytes = 0
+        self.at_work = 0
+        self.refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection; what is not HTTP passes through."""
@@ -33,7 +50,9 @@ class Observed:
         status = 500
         facts = {"request_id": _request_id(scope["headers"])}
         # Handlers add to the facts; a server's own state, where it has one, stays.
-        scope["state"] = {**scope.get("state", {}), "facts": facts}
+        scope["state"] = {**scope.get("state", {}), "facts": facts, ARRIVED: time.monotonic()}
+        held = 0
+        counts = scope["path"] not in QUIET_ROUTES
 
         async def sent(message: Message) -> None:
             nonlocal status
@@ -43,9 +62,23 @@ class Observed:
                 message["headers"] = marked
             await send(message)
 
+        async def received() -> Any:
+            nonlocal held
+            message = await receive()
+            if message["type"] == "http.request":
+                size = len(message.get("body", b""))
+                if self._bodies_bytes + size > self._bodies_bytes_max:
+                    raise Overloaded(f"bodies of {self._bodies_bytes_max} bytes are held already: try again later")
+                held += size
+                self._bodies_bytes += size
+            return message
+
+        self.at_work += counts
         try:
-            await self._app(scope, receive, sent)
+            await self._app(scope, received, sent)
         finally:
+            self.at_work -= counts
+            self._bodies_bytes -= held
             self._observer.request(scope.get("path_template"), status, time.perf_counter() - started, facts)
 
 

@@ -19,7 +19,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from embed_svc.service import PARAPHRASE, QUESTION, STRANGER
+from embed_svc.self_test import PARAPHRASE, QUESTION, STRANGER
 from tests.support.embed_model import COMMIT, HUB_REPO, Hub
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model]
@@ -172,6 +172,21 @@ def test_text_beyond_the_window_changes_nothing_and_is_counted(ready: Process) -
     np.testing.assert_array_equal(one, other)
     _, metrics = ready.call("GET", "/metrics")
     assert "embed_truncated_total 2.0" in metrics
+
+
+def test_a_text_of_any_length_is_cut_alike_on_every_route(ready: Process) -> None:
+    text = "apple river stone cloud " * 1_334 + "endings"
+    assert len(text) > 31_999
+    _, ours = ready.call("POST", "/embed", json.dumps({"texts": ["short", text], "token_info": True}).encode())
+    _, theirs = ready.call("POST", "/v1/embeddings", json.dumps({"input": ["short", text]}).encode())
+    _, counted = ready.call("POST", "/count_tokens", json.dumps({"texts": ["short", text]}).encode())
+    assert counted["token_info"] == ours["token_info"]
+    told = ours["token_info"][1]
+    assert (told["truncated"], told["window"]) == (True, 256)
+    (up_to,) = ready.embed([text[: told["window_end_char"]]])
+    np.testing.assert_allclose(ours["embeddings"][1], up_to, atol=1e-6)
+    np.testing.assert_allclose(theirs["data"][1]["embedding"], up_to, atol=1e-6)
+    assert theirs["usage"]["total_tokens"] == 256 + ours["token_info"][0]["count"]
 
 
 def test_a_body_over_the_limit_is_answered_over_a_real_connection(ready: Process) -> None:

@@ -1,11 +1,13 @@
 """The routes over the test client, a model without weights behind them."""
 
+import base64
 import json
 import logging
 import random
 import string
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -14,9 +16,10 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from embed_svc import api, observe
+from embed_svc import api, failures, models, observe
 from embed_svc.batching import Limits
 from embed_svc.errors import PROBLEMS
+from embed_svc.identity import identify
 from embed_svc.observe import Observer
 from embed_svc.service import Embedder, Readiness
 from embed_svc.settings import Settings
@@ -29,17 +32,17 @@ SETTINGS = Settings(body_bytes_max=65_536, queue_texts_max=150)
 class Server:
     """An application on a fake model, not ready until told."""
 
-    def __init__(self) -> None:
-        self.model = FakeModel()
+    def __init__(self, model: FakeModel | None = None) -> None:
+        self.model = model or FakeModel()
         self.observer = Observer(lambda: 12_345)
         self.readiness = Readiness(self.observer)
         self.embedder = Embedder(self.model, Limits(queue_texts_max=SETTINGS.queue_texts_max), self.observer)
         self.app: Litestar = api.create(SETTINGS, self.readiness, self.observer)
         self.client: TestClient[Any] = TestClient(Observed(self.app, self.observer), raise_server_exceptions=False)
 
-    def post(self, body: Any, **headers: str) -> Any:
+    def post(self, body: Any, path: str = "/embed", **headers: str) -> Any:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.client.post("/embed", content=content, headers={"content-type": "application/json", **headers})
+        return self.client.post(path, content=content, headers={"content-type": "application/json", **headers})
 
     def series(self) -> set[str]:
         lines = self.client.get("/metrics").text.splitlines()
@@ -63,6 +66,13 @@ def server(loading: Server) -> Server:
     return loading
 
 
+def until(met: Callable[[], bool]) -> None:
+    """Poll until it is so."""
+    end = time.monotonic() + 10
+    while not met():
+        assert time.monotonic() < end
+
+
 def failure(response: Any, status: int, code: str) -> str:
     """Assert the one shape of failures; return its text."""
     assert response.status_code == status, response.text
@@ -71,6 +81,10 @@ def failure(response: Any, status: int, code: str) -> str:
     assert (body["ok"], body["code"]) == (False, code)
     assert body["retry"] is (code in {"overloaded", "unavailable"})
     assert ("retry-after" in response.headers) is body["retry"]
+    if isinstance(body["error"], dict):
+        assert set(body["error"]) == {"message", "type", "param", "code"}
+        assert body["error"]["code"] == code
+        return str(body["error"]["message"])
     return str(body["error"])
 
 
@@ -107,13 +121,18 @@ def test_scripts_emoji_and_controls_other_than_nul_are_texts(server: Server) -> 
         (b'{"texts": "x"}', "texts: expected `array`, got `str`; send 1 to 100"),
         (b'{"texts": ["a", 5]}', "texts[1]: expected `str`, got `int`"),
         (b'{"texts": ["a", null]}', "texts[1]: expected `str`, got `null`"),
-        (b'{"texts": ["a", "b", ""]}', "texts[2] is empty"),
+        (
+            b'{"texts": ["a", "b", ""]}',
+            "texts[2]: expected `str` of length >= 1; send 1 to 100 texts, each a non-empty",
+        ),
         (b'{"texts": ["a", "b\\u0000c"]}', "texts[1] holds a NUL character (U+0000): remove it"),
         (b'{"texts": ["a", "\\ud800"]}', "texts[1] holds half a surrogate pair"),
         (b'{"texts": ["\\ud83d\\ude00", "x\\udc00y"]}', "texts[1] holds half a surrogate pair"),
         (b'{"texts": ["a"], "input_type": "\\ud800"}', "holds half a surrogate pair"),
         (b'{"texts": ["a"], "input_type": "passage"}', "input_type: invalid enum value"),
         (b'{"texts": ["a"], "colour": 1}', "unknown field `colour`"),
+        (b'{"texts": ["a"], "token_info": []}', "token_info: expected `bool`, got `array`; send true or false"),
+        (b'{"texts": ["a"], "encoding_format": "hex"}', "encoding_format: invalid enum value"),
         (b'{"input_type": "query"}', "missing required field `texts`"),
         (b"[]", "the body: expected `object`, got `array`"),
         (b"", "send a JSON object in UTF-8"),
@@ -131,6 +150,160 @@ def test_scripts_emoji_and_controls_other_than_nul_are_texts(server: Server) -> 
 def test_what_cannot_be_embedded_is_refused_by_index_field_and_remedy(server: Server, body: bytes, said: str) -> None:
     assert said in failure(server.post(body), 400, "invalid")
     assert server.model.batches == []
+
+
+def test_token_info_tells_how_far_each_text_was_read(server: Server) -> None:
+    texts = ["a b", " ".join("word" for _ in range(40))]
+    body = server.post({"texts": texts, "token_info": True}).json()
+    assert set(body) == {"embeddings", "dimensions", "fingerprint", "token_info"}
+    assert body["token_info"] == [
+        {"count": 3, "window": 32, "truncated": False, "window_end_char": 3},
+        {"count": 41, "window": 32, "truncated": True, "window_end_char": 31 * 5 - 1},
+    ]
+    assert server.post({"texts": texts}, "/count_tokens").json() == {"token_info": body["token_info"]}
+
+
+def test_every_route_tells_which_texts_were_cut(server: Server) -> None:
+    long, short = "word " * 40, "word"
+    for path, field in (("/embed", "texts"), ("/v1/embeddings", "input")):
+        assert server.post({field: [long, short, long, long]}, path).headers["x-embed-truncated"] == "0,2-3"
+        assert "x-embed-truncated" not in server.post({field: [short]}, path).headers
+
+
+def test_counting_runs_no_model(server: Server) -> None:
+    assert server.post({"texts": ["a", "b c"]}, "/count_tokens").status_code == 200
+    assert server.model.batches == []
+    assert "texts[1]: expected `str` of length >= 1" in failure(
+        server.post({"texts": ["a", ""]}, "/count_tokens"), 400, "invalid"
+    )
+
+
+def test_base64_holds_the_same_numbers(server: Server) -> None:
+    plain = server.post({"texts": ["one", "two"]}).json()
+    packed = server.post({"texts": ["one", "two"], "encoding_format": "base64"}).json()
+    assert {**packed, "embeddings": None} == {**plain, "embeddings": None}
+    rows = [np.frombuffer(base64.b64decode(row), "<f4") for row in packed["embeddings"]]
+    np.testing.assert_array_equal(rows, np.array(plain["embeddings"], np.float32))
+
+
+@pytest.mark.parametrize("given", ["one", ["one"], [7, 8], [[7, 8]]])
+def test_openais_route_takes_every_kind_of_input(server: Server, given: Any) -> None:
+    body = server.post({"input": given, "model": "text-embedding-3-small", "user": "u"}, "/v1/embeddings").json()
+    assert set(body) == {"object", "data", "model", "usage"}
+    (one,) = body["data"]
+    assert (body["object"], one["object"], one["index"], body["model"]) == ("list", "embedding", 0, "fake")
+    assert len(one["embedding"]) == 16
+    tokens = 2 if isinstance(given, str) or given == ["one"] else 3
+    assert body["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
+
+
+def test_openais_route_gives_what_the_other_route_gives(server: Server) -> None:
+    texts = ["one", "two", "three"]
+    ours = server.post({"texts": texts}).json()["embeddings"]
+    theirs = server.post({"input": texts}, "/v1/embeddings").json()["data"]
+    assert [one["embedding"] for one in theirs] == ours
+    assert [one["index"] for one in theirs] == [0, 1, 2]
+    packed = server.post({"input": "two", "encoding_format": "base64"}, "/v1/embeddings").json()["data"][0]
+    np.testing.assert_array_equal(np.frombuffer(base64.b64decode(packed["embedding"]), "<f4"), np.float32(ours[1]))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"input": []}, "input: expected `array` of length >= 1"),
+        ({"input": ["x"] * 2_049}, "input: there are 2049"),
+        ({"input": ""}, "input: expected `str` of length >= 1; send a text, or a list"),
+        ({"input": ["a", ""]}, "input[1]: expected `str` of length >= 1"),
+        ({"input": ["a\0"]}, "input[0] holds a NUL"),
+        ({"input": ["a", 1]}, "input[1] is of another kind"),
+        ({"input": [1, "a"]}, "input[1] is of another kind"),
+        ({"input": [[1], []]}, "input[1]: expected `array` of length >= 1"),
+        ({"input": [[1], [-1]]}, "input[1][0]: expected `int` >= 0"),
+        ({"input": [[1], [2_000]]}, "input[1][0] is no token"),
+        ({"input": None}, "input: expected"),
+        ({"input": [1.5]}, "input[0]: expected"),
+        ({"input": [True]}, "input[0]: expected"),
+        ({}, "missing required field `input`"),
+        ({"input": "a", "model": "bge-m3"}, "model: another is served here, fake"),
+        ({"input": "a", "model": 3}, "model: expected `str`"),
+        ({"input": "a", "dimensions": 8}, "dimensions: fake gives 16 and is not made to be cut"),
+        ({"input": "a", "dimensions": 0}, "dimensions: expected `int` >= 1"),
+        ({"input": "a", "encoding_format": "hex"}, "encoding_format: invalid enum value"),
+    ],
+)
+def test_what_openais_route_cannot_take_is_refused_by_index_and_field(
+    server: Server, body: dict[str, Any], said: str
+) -> None:
+    assert said in failure(server.post(body, "/v1/embeddings"), 400, "invalid")
+    assert server.model.batches == []
+
+
+def test_vectors_are_cut_and_scaled_again_where_the_model_is_made_for_it() -> None:
+    made = Server(FakeModel(dimensions_min=4))
+    made.readiness.open(made.embedder)
+    with made.client:
+        whole = np.array(made.post({"input": "one"}, "/v1/embeddings").json()["data"][0]["embedding"])
+        short = np.array(made.post({"input": "one", "dimensions": 8}, "/v1/embeddings").json()["data"][0]["embedding"])
+        np.testing.assert_allclose(short, whole[:8] / np.linalg.norm(whole[:8]), atol=1e-6)
+        said = failure(made.post({"input": "one", "dimensions": 3}, "/v1/embeddings"), 400, "invalid")
+        assert said == "dimensions: fake can give 4 to 16"
+    made.embedder.close()
+
+
+def test_capabilities_tell_who_embeds_and_what_is_not_known(server: Server) -> None:
+    nothing = server.client.get("/capabilities").json()
+    assert nothing["fingerprint"] is None
+    assert "model" in nothing["incomplete"]
+    server.readiness.declare(identify(models.FALLBACK, "1", "[SEP]", {"graph": "aa", "tokenizer": "bb"}))
+    known = server.client.get("/capabilities").json()
+    assert known["incomplete"] == []
+    assert known["fingerprint"].startswith("1:")
+    assert known["identity"] == {
+        "provider": "onnx",
+        "model": "all-MiniLM-L6-v2",
+        "revision": "1",
+        "dimensions": 384,
+        "window": 256,
+        "pooling": "mean",
+        "prefixes": {"query": "", "document": ""},
+        "eos": "[SEP]",
+        "precision": "int8",
+        "normalized": True,
+        "digests": {"graph": "aa", "tokenizer": "bb"},
+    }
+
+
+def test_without_a_fingerprint_vectors_say_so() -> None:
+    model = FakeModel()
+    model.info = msgspec.structs.replace(model.info, fingerprint=None)
+    made = Server(model)
+    made.readiness.open(made.embedder)
+    with made.client:
+        assert made.post({"texts": ["one"]}).json()["fingerprint"] is None
+        assert made.client.get("/readyz").json()["fingerprint"] is None
+    made.embedder.close()
+
+
+@pytest.mark.parametrize("given", ["", "soon", "-1", "1.5", "86400001", "9" * 400, "١"])
+def test_a_deadline_that_is_no_number_is_refused(server: Server, given: str) -> None:
+    headers = [(b"x-deadline-ms", given.encode())]
+    response = server.client.post("/embed", content=b'{"texts": ["a"]}', headers=headers)
+    assert "x-deadline-ms: send whole milliseconds" in failure(response, 400, "invalid")
+
+
+def test_a_deadline_that_passes_is_answered_and_its_work_is_dropped(server: Server) -> None:
+    server.model.gate.clear()
+    held = threading.Thread(target=server.post, args=({"texts": ["x"]},))
+    held.start()
+    until(lambda: "embed_queue_texts 1.0" in server.client.get("/metrics").text)
+    late = server.post({"texts": ["too late"]}, **{"x-deadline-ms": "50"})
+    assert "deadline of 50 ms has passed" in failure(late, 503, "unavailable")
+    assert "embed_queue_texts 1.0" in server.client.get("/metrics").text
+    assert "embed_queue_tokens 0.0" in server.client.get("/metrics").text
+    server.model.gate.set()
+    held.join(10)
+    assert server.post({"texts": ["in time"]}, **{"x-deadline-ms": "10000"}).status_code == 200
+    assert len(server.model.batches) == 2
 
 
 def test_a_refusal_never_repeats_a_long_input(server: Server) -> None:
@@ -285,5 +458,7 @@ def test_no_request_whatever_adds_a_series(server: Server) -> None:
 
 
 def test_every_kind_of_failure_has_a_status() -> None:
-    assert {problem.kind for problem in PROBLEMS} == set(api.STATUS)
-    assert msgspec.json.schema(api.Failure)["$defs"]["Failure"]["properties"]["code"]["enum"] == sorted(api.STATUS)
+    assert {problem.kind for problem in PROBLEMS} == set(failures.STATUS)
+    assert msgspec.json.schema(failures.Failure)["$defs"]["Failure"]["properties"]["code"]["enum"] == sorted(
+        failures.STATUS
+    )

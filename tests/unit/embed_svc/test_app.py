@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 
-from embed_svc import app, choice, service
+from embed_svc import app, choice, self_test
 from embed_svc.errors import Invalid, Unavailable
 from embed_svc.models import MINILM, Model
 from embed_svc.settings import Settings
@@ -102,12 +102,42 @@ def test_what_will_not_pass_is_told_and_not_tried_again(failure: Exception, said
 def test_a_model_that_fails_its_self_test_never_serves() -> None:
     def obtain(_: app.Say) -> Model:
         model = FakeModel(scale=3)
-        service.self_test(model)
+        self_test.self_test(model)
         return model
 
     with running(obtain) as client:
         until(lambda: "length 3.0000 instead of 1" in reason(client))
         assert client.post("/embed", json={"texts": ["a"]}).status_code == 503
+
+
+def test_the_self_test_is_repeated_and_a_model_that_fails_it_serves_no_more_until_it_passes() -> None:
+    model = FakeModel()
+    with running(lambda _: model, self_test_seconds=1) as client:
+        until(lambda: reason(client) == "")
+        model.failure = RuntimeError("the processor is on fire")
+        until(lambda: "the self-test failed (RuntimeError)" in reason(client))
+        assert client.post("/embed", json={"texts": ["a"]}).status_code == 503
+        assert client.get("/startupz").status_code == 200
+        assert age(client) >= 1
+        model.failure = None
+        until(lambda: reason(client) == "")
+        assert client.post("/embed", json={"texts": ["a"]}).status_code == 200
+        assert age(client) < 1
+
+
+def age(client: TestClient[Any]) -> float:
+    lines = client.get("/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("embed_self_test_age_seconds "))
+
+
+def test_before_a_model_has_come_the_age_of_its_self_test_is_negative_and_nothing_is_known_of_it() -> None:
+    def obtain(_: app.Say) -> Model:
+        raise Unavailable("nothing there")
+
+    with running(obtain) as client:
+        until(lambda: "nothing there" in reason(client))
+        assert age(client) == -1
+        assert client.get("/capabilities").json()["fingerprint"] is None
 
 
 def test_stopping_while_waiting_for_the_next_try_is_quick() -> None:

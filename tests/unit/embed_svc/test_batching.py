@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embed_svc.batching import Batcher, Limits, take_batch
-from embed_svc.errors import Overloaded, Unavailable
+from embed_svc.errors import Overloaded, TooLarge, Unavailable
 from embed_svc.observe import Observer
 
 LENGTHS = st.lists(st.integers(1, 3_000), min_size=1, max_size=120)
@@ -141,6 +141,17 @@ def test_a_failure_reaches_the_callers_of_its_batch_and_no_other(batcher: Batche
     assert [80] not in runner.batches
 
 
+def test_a_text_that_fails_among_others_fails_its_own_caller_alone(batcher: Batcher[int, int], runner: Runner) -> None:
+    first = hold(batcher, runner, 90)
+    good, bad, other = batcher.submit([14]), batcher.submit([13]), batcher.submit([14, 15])
+    runner.gate.set()
+    assert (result(first), result(good), result(other)) == ([180], [28], [28, 30])
+    with pytest.raises(ArithmeticError):
+        result(bad)
+    assert runner.batches[1] == [14, 13, 14, 15]
+    assert runner.batches[2:] == [[14], [13], [14], [15]]
+
+
 def test_a_run_that_answers_too_few_fails_its_callers_instead_of_holding_them() -> None:
     batcher: Batcher[int, int] = Batcher(lambda items: items[1:], lambda item: item, Limits(), Observer(lambda: 0))
     with pytest.raises(RuntimeError, match="1 texts ran and 0 results came"):
@@ -155,6 +166,49 @@ def test_a_caller_that_leaves_before_its_turn_takes_its_texts_along(batcher: Bat
     runner.gate.set()
     assert (result(first), result(stays)) == ([180], [60])
     assert runner.batches == [[90], [30]]
+
+
+def test_a_caller_that_leaves_between_its_batches_takes_the_rest_along(
+    batcher: Batcher[int, int], runner: Runner
+) -> None:
+    runner.gate.clear()
+    gone = batcher.submit([90, 80, 70])
+    assert runner.entered.wait(10)
+    assert gone.cancel()
+    runner.gate.set()
+    assert result(batcher.submit([5])) == [10]
+    assert runner.batches == [[90], [5]]
+
+
+def test_tokens_that_wait_bound_the_queue() -> None:
+    runner = Runner()
+    made: Batcher[int, int] = Batcher(runner, lambda item: item, Limits(queue_tokens_max=50), Observer(lambda: 0))
+    first = hold(made, runner, 40)
+    second = made.submit([30])
+    with pytest.raises(Overloaded, match="30 of 50 tokens wait"):
+        made.submit([21])
+    third = made.submit([20])
+    assert second.cancel()
+    fourth = made.submit([21, 9])
+    with pytest.raises(TooLarge, match="hold 51 tokens, over 50"):
+        made.submit([26, 25])
+    runner.gate.set()
+    assert (result(first), result(third), result(fourth)) == ([80], [40], [42, 18])
+    made.close()
+
+
+def test_the_age_of_the_oldest_that_waits_is_told() -> None:
+    runner, observer = Runner(), Observer(lambda: 0)
+    made: Batcher[int, int] = Batcher(runner, lambda item: item, Limits(), observer)
+    assert b"embed_queue_age_seconds 0.0" in observer.exposition()
+    first = hold(made, runner, 90)
+    waiting = made.submit([2_000])
+    time.sleep(0.05)
+    (line,) = [line for line in observer.exposition().splitlines() if line.startswith(b"embed_queue_age_seconds ")]
+    assert float(line.split()[1]) >= 0.05
+    runner.gate.set()
+    assert (result(first), result(waiting)) == ([180], [4_000])
+    made.close()
 
 
 def test_a_full_queue_refuses_and_tells_when_to_come_again(batcher: Batcher[int, int]) -> None:

@@ -30,14 +30,16 @@ import json, sys, time
 from pathlib import Path
 from embed_svc import settings
 settings.quieten_libraries()
-from embed_svc import files, models
+from embed_svc import files, models, receipt
 started = time.monotonic()
-reached = files.reach(models.DEFAULT)
+data_dir = Path(sys.argv[2])
+reached = files.reach(models.DEFAULT, data_dir=data_dir)
 answer = {"revision": reached.revision, "reason": reached.reason, "seconds": time.monotonic() - started}
 if sys.argv[1] == "obtain":
     said = []
     try:
-        found = files.obtain(models.DEFAULT, reached.revision, Path(sys.argv[2]), said.append)
+        found = files.obtain(models.DEFAULT, reached.revision, data_dir, said.append)
+        receipt.check(models.DEFAULT, found.revision, files.digests(found), data_dir)
     except Exception as error:
         answer |= {"error": type(error).__name__, "text": str(error)}
     else:
@@ -140,13 +142,25 @@ def test_offline_nothing_is_asked_and_the_cache_is_enough(tmp_path: Path, hub: H
     assert offline["revision"] is None
     assert "HF_HUB_OFFLINE" in offline["reason"]
     assert hub.asked == []
-    probe(tmp_path, hub.address, "obtain")
-    main = next((tmp_path / "hub").rglob("snapshots")).parent / "refs" / "main"
-    main.parent.mkdir(exist_ok=True)
-    main.write_text(COMMIT)
+    fetched = probe(tmp_path, hub.address, "obtain")
+    hub.asked.clear()
+    again = probe(tmp_path, hub.address, "obtain", HF_HUB_OFFLINE="1")
+    assert (again["revision"], again["reason"]) == (COMMIT, "its files are here already")
+    assert again["digests"] == fetched["digests"]
+    assert hub.asked == []
+
+
+def test_files_that_the_hubs_own_tools_have_fetched_are_taken_from_their_cache(tmp_path: Path, hub: Hub) -> None:
+    cache = tmp_path / "hub" / "hub" / f"models--{HUB_REPO.replace('/', '--')}"
+    for name, content in CONTENT.items():
+        file = cache / "snapshots" / COMMIT / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(COMMIT)
     cached = probe(tmp_path, hub.address, "obtain", HF_HUB_OFFLINE="1")
-    assert (cached["revision"], cached["reason"]) == (COMMIT, "its files are in the local cache")
-    assert cached["found"] == COMMIT
+    assert (cached["revision"], cached["found"]) == (COMMIT, COMMIT)
+    assert hub.asked == []
 
 
 @pytest.mark.model

@@ -25,6 +25,14 @@ def laid(root: Path, files: dict[str, str]) -> tuple[Path, Path]:
         ({"self": "0::/a/b\n", "cgroup/a/b/cpu.max": "max 100000\n", "cgroup/a/cpu.max": "300000 100000\n"}, [3]),
         ({"self": "0::/../outside\n", "cgroup/cpu.max": "400000 100000\n"}, [4]),
         ({"cgroup/cpu/cpu.cfs_quota_us": "250000\n", "cgroup/cpu/cpu.cfs_period_us": "100000\n"}, [3]),
+        (
+            {
+                "self": "5:memory:/m\n4:cpu,cpuacct:/docker/a\n0::/\n",
+                "cgroup/cpu/docker/a/cpu.cfs_quota_us": "150000\n",
+                "cgroup/cpu/docker/a/cpu.cfs_period_us": "100000\n",
+            },
+            [2],
+        ),
         ({"cgroup/cpu/cpu.cfs_quota_us": "-1\n", "cgroup/cpu/cpu.cfs_period_us": "100000\n"}, []),
     ],
 )

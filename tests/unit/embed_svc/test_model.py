@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from embed_svc.errors import Invalid
-from embed_svc.model import OnnxModel, cut, padded
+from embed_svc.model import OnnxModel, padded
 from embed_svc.models import Declaration, Hub, Info, Role
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "query:", "passage:", "a", "b", "c", "d"]
@@ -166,13 +166,6 @@ def test_a_graph_gets_the_inputs_it_names_and_no_other(make: Make) -> None:
 def test_a_graph_without_a_known_output_is_refused(make: Make) -> None:
     with pytest.raises(Invalid, match="sentence_embedding, last_hidden_state"):
         make(output="logits")
-
-
-def test_cutting_keeps_what_fits_and_closes_what_is_open() -> None:
-    assert cut([5, 6, 9], 3, end=9).ids == [5, 6, 9]
-    assert cut([5, 6], 3, end=9).ids == [5, 6, 9]
-    assert cut([5, 6, 7, 9], 3, end=9).ids == [5, 6, 9]
-    assert cut([], 3, end=9).ids == [9]
 
 
 def test_padding_stands_on_the_right_and_is_masked() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from embed_svc import __main__, api, models, observe, reference
+from embed_svc import __main__, failures, models, observe, reference
 from embed_svc.errors import PROBLEMS
 from embed_svc.settings import Settings
 
@@ -12,7 +12,7 @@ from embed_svc.settings import Settings
 def test_every_setting_error_metric_and_model_has_its_row_in_order() -> None:
     written = reference.reference()
     names = [f"| `EMBED_{field.upper()}` |" for field in Settings.__struct_fields__]
-    names += [f"| `{problem.kind}` | {int(api.STATUS[problem.kind])} |" for problem in PROBLEMS]
+    names += [f"| `{problem.kind}` | {int(failures.STATUS[problem.kind])} |" for problem in PROBLEMS]
     names += [f"| `{metric.name}` |" for metric in observe.METRICS]
     names += [f"| `{one.name}` |" for one in models.MODELS]
     places = [written.find(name) for name in names]

@@ -1,20 +1,31 @@
-"""Texts through the queue in order, the self-test's verdicts, and whether the server is ready."""
+"""Texts through the queue in order, and whether the server is ready."""
 
 import asyncio
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from embed_svc.batching import Limits
-from embed_svc.errors import Invalid, Overloaded, Unavailable
+from embed_svc.errors import Overloaded, Unavailable
+from embed_svc.models import Role, Tokens
 from embed_svc.observe import Observer
-from embed_svc.service import PARAPHRASE, QUESTION, STRANGER, Embedder, Readiness, self_test, unsound
+from embed_svc.service import Embedder, Readiness
 from tests.support.embed_model import FakeModel
 
 
 @pytest.fixture
 def observer() -> Observer:
     return Observer(lambda: 0)
+
+
+async def shown(observer: Observer, line: bytes) -> None:
+    """Return once the metrics show it."""
+    for _ in range(5_000):
+        if line in observer.exposition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError(line)
 
 
 def test_vectors_come_in_the_order_of_the_texts_and_equal_those_alone(observer: Observer) -> None:
@@ -92,29 +103,66 @@ def test_a_vector_that_is_not_of_length_one_is_never_answered(observer: Observer
     embedder.close()
 
 
-def test_a_sound_model_passes_the_self_test() -> None:
-    self_test(FakeModel())
-    self_test(FakeModel(alone=True, leaks=True))
+def test_a_text_asked_again_runs_once_and_only_in_its_role(observer: Observer) -> None:
+    model = FakeModel()
+    embedder = Embedder(model, Limits(), observer, cache_bytes_max=1 << 20)
+
+    async def run() -> None:
+        first = await embedder.embed(["a", "b"], "document")
+        again = await embedder.embed(["b", "c", "a"], "document")
+        np.testing.assert_array_equal(again.vectors[[2, 0]], first.vectors)
+        assert [reading.count for reading in again.readings] == [2, 2, 2]
+        await embedder.embed(["a"], "query")
+
+    asyncio.run(run())
+    assert sorted(len(tokens.ids) for batch in model.batches for tokens in batch) == [2, 2, 2, 2]
+    assert b'embed_cache_total{outcome="hit"} 2.0' in observer.exposition()
+    assert b'embed_cache_total{outcome="miss"} 4.0' in observer.exposition()
+    embedder.close()
 
 
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        (FakeModel(scale=2), "a vector has length 2.0000 instead of 1"),
-        (FakeModel(scale=float("nan")), "no number"),
-        (FakeModel(alike={STRANGER: QUESTION}), "a paraphrase .* is not nearer than a stranger"),
-        (FakeModel(alike={STRANGER: QUESTION, PARAPHRASE: QUESTION}), "not nearer"),
-        (FakeModel(leaks=True), "depends on its batch"),
-    ],
-    ids=["norm", "nan", "paraphrase", "all alike", "batch mates"],
-)
-def test_the_self_test_says_what_is_wrong(model: FakeModel, said: str) -> None:
-    with pytest.raises(Invalid, match=said):
-        self_test(model)
+def test_a_caller_that_is_cancelled_between_batches_takes_the_rest_along(observer: Observer) -> None:
+    model = FakeModel()
+    embedder = Embedder(model, Limits(texts_max=1), observer)
+
+    async def run() -> None:
+        model.gate.clear()
+        gone = asyncio.create_task(embedder.embed(["a", "b", "c"], "document"))
+        await shown(observer, b"embed_queue_tokens 4.0")
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        model.gate.set()
+        await embedder.embed(["d"], "document")
+
+    asyncio.run(run())
+    assert len(model.batches) == 2
+    assert b"embed_queue_texts 0.0" in observer.exposition()
+    embedder.close()
 
 
-def test_vectors_of_other_dimensions_than_declared_are_unsound() -> None:
-    assert "16 dimensions are declared" in str(unsound(np.ones((2, 3), np.float32), 16))
+def test_a_long_text_is_counted_where_no_other_waits_for_it(observer: Observer) -> None:
+    class Slow(FakeModel):
+        """Counts long texts only when its gate is open."""
+
+        def measure(self, texts: Sequence[str], role: Role, whole: bool = False) -> list[Tokens]:
+            assert not whole or self.gate.wait(10)
+            return super().measure([text[:50] for text in texts], role, whole)
+
+    model = Slow()
+    embedder = Embedder(model, Limits(), observer)
+
+    async def run() -> None:
+        model.gate.clear()
+        long = asyncio.create_task(embedder.count(["x" * 100_000], "document"))
+        await asyncio.sleep(0.01)
+        ids = asyncio.create_task(embedder.embed_tokens([[1]], "document"))
+        await shown(observer, b"embed_queue_texts 2.0")
+        model.gate.set()
+        await ids
+        assert len(await long) == 1
+
+    asyncio.run(run())
+    embedder.close()
 
 
 def test_readiness_tells_its_reason_until_an_embedder_serves_and_again_after(observer: Observer) -> None:

@@ -32,7 +32,10 @@ def test_what_is_set_is_taken_in_its_type() -> None:
         ({"EMBED_QUEUE_TEXTS_MAX": "99"}, "EMBED_QUEUE_TEXTS_MAX: expected `int` >= 100"),
         ({"EMBED_LOG_LEVEL": "loud"}, "EMBED_LOG_LEVEL: invalid enum value"),
         ({"EMBED_MODEL": " "}, "EMBED_MODEL is empty"),
-        ({"EMBED_HOST": "0.0.0.0"}, "EMBED_HOST=0.0.0.0 would serve other machines.*EMBED_ALLOW_REMOTE=true"),
+        (
+            {"EMBED_HOST": "0.0.0.0"},
+            "EMBED_HOST=0.0.0.0 would serve other machines.*EMBED_TOKEN_FILE.*EMBED_ALLOW_REMOTE=true",
+        ),
         ({"EMBED_HOST": "example.org"}, "EMBED_ALLOW_REMOTE=true"),
         ({"EMBED_MODEL_REPLACES": "x"}, "EMBED_MODEL_REPLACES needs EMBED_MODEL"),
     ],
@@ -40,6 +43,11 @@ def test_what_is_set_is_taken_in_its_type() -> None:
 def test_a_start_that_cannot_be_right_names_the_variable_and_the_remedy(environ: dict[str, str], said: str) -> None:
     with pytest.raises(Invalid, match=said):
         load(environ)
+
+
+@pytest.mark.parametrize("consent", [{"EMBED_ALLOW_REMOTE": "true"}, {"EMBED_TOKEN_FILE": "/token"}])
+def test_beyond_loopback_it_takes_a_token_or_a_word(consent: dict[str, str]) -> None:
+    assert load({"EMBED_HOST": "0.0.0.0", "EMBED_DATA_DIR": "/d", **consent}).host == "0.0.0.0"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
