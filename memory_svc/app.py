@@ -16,6 +16,7 @@ from memory_svc.services.operation import Catalogue, Runtime
 from memory_svc.services.worker import Worker
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Storage
+from memory_svc.transports.auth import load_token
 from memory_svc.transports.schema import input_schema
 
 DATABASE = "memory.db"
@@ -52,14 +53,15 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
 async def assembled(settings: Settings) -> AsyncIterator[Parts]:
     """The parts, until the block ends: the files are closed last.
 
-    Raises Invalid when the zone is not known, Unavailable when the database cannot be opened.
+    Raises Invalid for a zone or a token that cannot be used, Unavailable when the database cannot be opened.
     """
     zone_of(settings.zone)
     metrics = Metrics()
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings)
         stack.push_async_callback(storage.close)
-        embedder = Embedder(settings, metrics)
+        token = load_token(Path(settings.embedding_token_file)) if settings.embedding_token_file else ""
+        embedder = Embedder(settings, metrics, token=token)
         stack.push_async_callback(embedder.close)
         worker = Worker(storage, embedder, metrics, settings, _now)
         runtime = Runtime(

@@ -90,12 +90,17 @@ class Embedder:
     """
 
     def __init__(
-        self, settings: Settings, metrics: Metrics, transport: httpx2.AsyncBaseTransport | None = None
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        token: str = "",
     ) -> None:
         self._url = settings.embedding_url.rstrip("/").removesuffix("/embed")
         self._seconds = {"query": settings.embedding_query_seconds, "document": settings.embedding_store_seconds}
         self._metrics = metrics
-        self._client = httpx2.AsyncClient(trust_env=False, transport=transport)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._client = httpx2.AsyncClient(trust_env=False, transport=transport, headers=headers)
         self._breaker = Breaker(settings.embedding_failures_max)
         self._told: set[str] = set()
         self._late: set[asyncio.Task[list[Vector | None]]] = set()

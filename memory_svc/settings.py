@@ -42,6 +42,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         str,
         Meta(pattern=r"^(https?://\S+)?$", description="Base address of the embedding server; empty = full text only."),
     ] = "http://127.0.0.1:8401"
+    embedding_token_file: Annotated[
+        str, Meta(description="File that holds the embedding server's bearer token; empty = it asks for none.")
+    ] = ""
     embedding_query_seconds: Annotated[
         float, Meta(gt=0, le=60, description="Longest wait for a query's vector before recall goes on without it.")
     ] = 2.0

@@ -14,7 +14,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.support.facts import FACTS
-from tests.support.processes import ROOT, Process, environment
+from tests.support.processes import ROOT, Process, environment, running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model]
 MODES = ("legacy", "auto", "2026-07-28")
@@ -87,8 +87,6 @@ async def test_two_processes_on_one_file_see_each_others_writes_at_once(memory: 
 
 
 async def test_embeddings_may_come_and_go_while_memory_goes_on(tmp_path: Path) -> None:
-    from tests.support.processes import running
-
     with running("embed_svc", tmp_path / "embed") as embed:
         settings = {"MEMORY_EMBEDDING_URL": embed.url, "MEMORY_WORKER_SECONDS": "0.2"}
         with running("memory_svc", tmp_path / "memory", **settings) as memory:
@@ -109,6 +107,18 @@ async def test_embeddings_may_come_and_go_while_memory_goes_on(tmp_path: Path) -
             assert "advisory" not in found
             assert memory.stop() == 0
             assert embed.stop() == 0
+
+
+def test_an_embedding_server_that_asks_for_a_token_gets_it_from_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a-token-of-the-tests\n")
+    secret.chmod(0o600)
+    with running("embed_svc", tmp_path / "embed", EMBED_TOKEN_FILE=str(secret)) as embed:
+        for given, vector in ((str(secret), "done"), ("", "waiting")):
+            settings = {"MEMORY_EMBEDDING_URL": embed.url, "MEMORY_EMBEDDING_TOKEN_FILE": given}
+            with running("memory_svc", tmp_path / f"memory-{vector}", **settings) as memory:
+                assert memory.call("store", agent_id="me", content="x")["receipt"]["vector"] == vector
+                assert "a-token-of-the-tests" not in memory.log.read_text()
 
 
 async def until_zero(memory: Process, name: str) -> None:

@@ -1,6 +1,5 @@
 """What is left after a memory server was killed in the middle of its writes."""
 
-import os
 import threading
 from http.client import HTTPException
 from pathlib import Path
@@ -12,7 +11,6 @@ from memory_svc.storage.sqlite.engine import SqliteStorage
 from tests.support.processes import Process, free_port
 
 CLIENTS = 8
-ROUNDS = int(os.environ.get("KILL_ROUNDS", "10"))
 WRITES_BEFORE_THE_KILL = 60
 pytestmark = [pytest.mark.e2e, pytest.mark.fault]
 
@@ -51,13 +49,16 @@ class Writers:
             thread.join(60)
 
 
-async def test_every_answered_store_survives_a_kill_and_the_journal_agrees_with_the_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [10, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
+async def test_every_answered_store_survives_a_kill_and_the_journal_agrees_with_the_rows(
+    tmp_path: Path, rounds: int
+) -> None:
     answered: dict[str, int] = {}
     memory = Process(
         "memory_svc", tmp_path / "memory", free_port(), MEMORY_EMBEDDING_URL="", MEMORY_WORKER_SECONDS="0.05"
     )
     try:
-        for number in range(ROUNDS):
+        for number in range(rounds):
             memory.wait_until_ready()
             writers = Writers(memory, number)
             assert writers.enough.wait(60), memory.log.read_text()[-2000:]
@@ -70,7 +71,7 @@ async def test_every_answered_store_survives_a_kill_and_the_journal_agrees_with_
     finally:
         if memory.process.poll() is None:
             memory.kill()
-    assert len(answered) >= ROUNDS * WRITES_BEFORE_THE_KILL
+    assert len(answered) >= rounds * WRITES_BEFORE_THE_KILL
     engine = SqliteStorage(memory.folder / "memory.db")
     kept = await engine.memories.get(Scope(), list(answered.values()))
     assert {row.content: row.id for row in kept.values()} == answered

@@ -9,7 +9,6 @@ import pytest
 from tests.support.processes import Process, running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.fault, pytest.mark.slow]
-CALLS = int(os.environ.get("STEADY_CALLS", "5000"))
 GROWTH_BYTES_MAX = 48 * 1024 * 1024
 
 
@@ -41,12 +40,13 @@ def mixed_calls(memory: Process, count: int, seed: int) -> None:
             assert memory.call("recall", agent_id="a", query="x", limit=1000)["code"] == "invalid"
 
 
-def test_memory_handles_and_threads_stay_flat(tmp_path: Path) -> None:
+@pytest.mark.parametrize("calls", [5_000, pytest.param(50_000, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
+def test_memory_handles_and_threads_stay_flat(tmp_path: Path, calls: int) -> None:
     settings = {"MEMORY_EMBEDDING_URL": "", "MEMORY_WORKER_SECONDS": "0.5", "MEMORY_LOG_LEVEL": "warning"}
     with running("memory_svc", tmp_path / "memory", **settings) as memory:
-        mixed_calls(memory, CALLS // 5, seed=1)
+        mixed_calls(memory, calls // 5, seed=1)
         before = state(memory)
-        mixed_calls(memory, CALLS, seed=2)
+        mixed_calls(memory, calls, seed=2)
         after = state(memory)
         assert after[0] - before[0] < GROWTH_BYTES_MAX, (before, after)
         assert after[1] <= before[1] + 4
