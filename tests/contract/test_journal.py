@@ -84,6 +84,19 @@ def test_a_replay_gives_the_same_store_however_often_it_runs(tmp_path: Path, wri
     anyio.run(story)
 
 
+async def test_a_text_that_wandered_from_one_row_to_another_is_replayed_twice_as_well_as_once(
+    storage: Storage, tmp_path: Path
+) -> None:
+    await storage.apply(put("alpha"))
+    await storage.apply(write(ChangeMemory(1, "beta")))
+    await storage.apply(put("alpha"))
+    copy = SqliteStorage(tmp_path / "copy.db")
+    for _ in range(2):
+        await copy.journal.replay(await storage.journal.after(0, 100))
+    assert await everything(copy) == await everything(storage)
+    await copy.close()
+
+
 async def test_an_erasure_blanks_what_the_journal_holds_of_the_row(storage: Storage) -> None:
     await storage.apply(put("xyzzy one"))
     await storage.apply(write(ChangeMemory(1, "xyzzy two")))

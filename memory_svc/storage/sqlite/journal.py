@@ -141,19 +141,20 @@ def _replay_all(connection: apsw.Connection, rows: Sequence[JournalRow]) -> None
 
 
 def _replay(connection: apsw.Connection, row: JournalRow) -> None:
+    """An effect that the journal holds already has happened, and later ones may stand on it."""
+    if connection.execute("SELECT 1 FROM journal WHERE sequence = ?", (row.sequence,)).fetchone():
+        return
     ref = row.ref
-    known = connection.execute("SELECT 1 FROM journal WHERE sequence = ?", (row.sequence,)).fetchone()
     if row.erasure:
         connection.execute("UPDATE journal SET row = NULL WHERE kind = ? AND id = ?", (ref.kind, ref.id))
     if row.erasure or row.effect:
         write_row(connection, Effect(ref.kind, ref.id, row.effect.row if row.effect else None))
     _raise_counter(connection, TABLES[ref.kind].name, ref.id)
-    if not known:
-        text = msgspec.json.encode(row.effect.row).decode() if row.effect else None
-        connection.execute(
-            f"INSERT INTO journal ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*msgspec.structs.astuple(row)[:7], ref.kind, ref.id, int(row.erasure), text),
-        )
+    text = msgspec.json.encode(row.effect.row).decode() if row.effect else None
+    connection.execute(
+        f"INSERT INTO journal ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*msgspec.structs.astuple(row)[:7], ref.kind, ref.id, int(row.erasure), text),
+    )
 
 
 def _raise_counter(connection: apsw.Connection, table: str, id: int) -> None:
