@@ -32,12 +32,11 @@ async def connected(mode: str) -> AsyncIterator[Client]:
 
 
 @contextlib.contextmanager
-def started() -> Iterator[subprocess.Popen[bytes]]:
-    """A server whose pipes are in our hands; killed if it is still there at the end."""
+def started(store: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """A server, over a real store where a folder is named, whose pipes are in our hands; killed if still there."""
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-        )
+        command = [sys.executable, str(SCRIPT), "stdio", *([store] if store else [])]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         try:
             yield process
         finally:
@@ -206,3 +205,20 @@ def test_a_client_that_does_not_read_holds_nothing_but_its_own_answers_and_can_s
             say(process, tool(number, "add", text=text))
         process.stdin.close()
         assert process.wait(30) == 0
+
+
+def test_a_stream_that_listens_gets_its_last_word_when_the_input_ends(tmp_path: Path) -> None:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"_meta": meta, "notifications": {"resourcesListChanged": True}}
+    with started(str(tmp_path)) as process:
+        say(process, {"id": 1, "method": "subscriptions/listen", "params": params})
+        assert hear(process)["method"] == "notifications/subscriptions/acknowledged"
+        begin = time.monotonic()
+        assert process.stdin
+        process.stdin.close()
+        assert hear(process)["id"] == 1
+        assert process.wait(10) == 0
+        assert time.monotonic() - begin < 5
