@@ -1,5 +1,7 @@
 """The gate before every route: names the request, checks Host, Origin and token, and bounds the body."""
 
+import asyncio
+import contextlib
 import hmac
 import ipaddress
 import re
@@ -37,6 +39,10 @@ MISDIRECTED = 421
 NO_CONTENT = 204
 
 
+DRAIN_BYTES_MAX = 64_000_000
+DRAIN_SECONDS_MAX = 3.0
+
+
 class Guard:
     """An ASGI app around another, so that no route, known or unknown, is reached past it.
 
@@ -71,6 +77,8 @@ class Guard:
             principal = OWNER if is_health or self._open else authenticate(self._authorization(headers), self._token)
             body = b"" if is_health else await self._body(headers, receive)
         except Problem as problem:
+            if isinstance(problem, TooLarge) and not _header(headers, b"expect"):
+                await _drain(receive)
             await _refuse(problem, request_id, scope["path"], answer)
             return
         if body is not None:
@@ -157,6 +165,18 @@ class Guard:
 
 class _Misdirected(Denied):
     """Asked for under a name that is not ours: HTTP has a status of its own for it."""
+
+
+async def _drain(receive: Receive) -> None:
+    """Read on for a while: a client whose body is left unread sees its connection reset and never the answer."""
+    left = DRAIN_BYTES_MAX
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS_MAX):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return
 
 
 async def _refuse(problem: Problem, request_id: str, path: str, send: Send) -> None:

@@ -25,6 +25,7 @@ ANSWER_SECONDS_MAX = 7.0
 FLUSH_SECONDS_MAX = 2.0
 CHUNK_BYTES = 65_536
 WAITING_LINES_MAX = 256
+UNREAD = "Not JSON in UTF-8, or a line longer than MEMORY_BODY_BYTES_MAX"
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Line = bytes | None
 
@@ -39,9 +40,11 @@ async def run_stdio(mcp: Mcp, *, on_signals: bool = True) -> None:
     wire_in, wire_out = _claim_standard_streams()
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    line_bytes_max = mcp.catalogue.runtime.settings.body_bytes_max
     pump = _Pump(session, incoming, outgoing.clone(), mcp.leave)
     writer = _Writer(wire_out, pump.stop)
-    threading.Thread(target=_read_lines, args=(wire_in, pump.take_from_thread), daemon=True).start()
+    reading = (wire_in, line_bytes_max, pump.take_from_thread)
+    threading.Thread(target=_read_lines, args=reading, daemon=True).start()
     with _on_signals(pump.stop) if on_signals else contextlib.nullcontext():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pump.read)
@@ -107,6 +110,7 @@ class _Pump:
         raw: Any = None
         try:
             raw = json.loads(line)
+            _refuse_unsendable(raw)
             message = types.jsonrpc_message_adapter.validate_python(raw, by_name=False)
         except (ValueError, RecursionError):
             await self._refuse(raw)
@@ -115,11 +119,11 @@ class _Pump:
         await self._incoming.send(SessionMessage(message, ServerMessageMetadata(request_context=local_caller())))
 
     async def _refuse(self, raw: object) -> None:
-        """`raw` None = not even JSON."""
-        code, words = (types.PARSE_ERROR, "Not JSON in UTF-8") if raw is None else (types.INVALID_REQUEST, "No message")
+        """`raw` None = not even JSON, or a line that is too long to be read."""
+        code, words = (types.PARSE_ERROR, UNREAD) if raw is None else (types.INVALID_REQUEST, "No message")
         request_id = new_request_id()
         log("refused", code=code, request_id=request_id)
-        given = raw.get("id") if isinstance(raw, dict) else None
+        given = raw.get("id") if isinstance(raw, dict) and str(raw.get("id")).isprintable() else None
         error = types.JSONRPCError(
             jsonrpc="2.0",
             id=given if isinstance(given, str | int) and not isinstance(given, bool) else None,
@@ -163,15 +167,28 @@ class _Writer:
             return
 
 
-def _read_lines(descriptor: int, take: Callable[[Line], None]) -> None:
-    """Give every line, and None at the end. Straight from the descriptor: a buffered reader blocks the exit."""
-    rest = b""
+def _refuse_unsendable(raw: object) -> None:
+    """Raise ValueError where the id or the method, which answers repeat, cannot be written as UTF-8."""
+    for name in ("id", "method"):
+        text = raw.get(name) if isinstance(raw, dict) else None
+        if isinstance(text, str):
+            text.encode()
+
+
+def _read_lines(descriptor: int, bytes_max: int, take: Callable[[Line], None]) -> None:
+    """Give every line, and None at the end. Straight from the descriptor: a buffered reader blocks the exit.
+
+    Of a line that is too long nothing is kept but its beginning, which is then no JSON.
+    """
+    rest = bytearray()
     with contextlib.suppress(OSError):
         while chunk := os.read(descriptor, CHUNK_BYTES):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                take(line)
-    take(rest)
+            first, *others = chunk.split(b"\n")
+            rest += first[: max(0, bytes_max - len(rest))]
+            for line in others:
+                take(bytes(rest))
+                rest = bytearray(line)
+    take(bytes(rest))
     take(None)
 
 

@@ -3,6 +3,8 @@
 import json
 import logging
 import socket
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -247,3 +249,12 @@ def test_the_same_failure_is_told_in_the_same_words_over_rest_and_mcp(client: ht
         result = json.loads(data)["result"]
         assert result["isError"] is True
         assert json.loads(result["content"][0]["text"]) == over_rest
+
+
+def test_a_client_that_sends_its_whole_body_first_still_reads_why_it_was_refused(url: str) -> None:
+    body = b'"' + b"x" * 12_000_000 + b'"'
+    request = urllib.request.Request(f"{url}/v1/add", data=body, headers={"Authorization": f"Bearer {TOKEN}"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=20)
+    assert refused.value.code == 413
+    assert json.loads(refused.value.read())["code"] == "too_large"

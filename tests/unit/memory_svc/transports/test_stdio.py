@@ -187,6 +187,24 @@ def test_nul_and_lone_surrogates_are_refused_and_whole_numbers_taken() -> None:
         assert '"count":5,' in answers[3]["result"]["content"][0]["text"]
 
 
+@pytest.mark.parametrize("message", [{"id": 7, "method": "\ud800"}, {"id": "\ud800", "method": "ping"}])
+def test_what_no_answer_could_repeat_is_refused_and_the_session_goes_on(message: dict[str, Any]) -> None:
+    with started() as process:
+        greet(process)
+        say(process, message)
+        assert hear(process)["error"]["code"] == -32600
+        say(process, tool(1, "add", text="still here"))
+        assert hear(process)["id"] == 1
+
+
+def test_a_line_longer_than_the_limit_is_refused_and_the_session_goes_on() -> None:
+    with started() as process:
+        greet(process)
+        say(process, tool(1, "add", text="x" * 5_000_000), tool(2, "add", text="short"))
+        assert hear(process)["error"]["code"] == -32700
+        assert hear(process)["id"] == 2
+
+
 def test_an_error_of_the_sdk_tells_a_request_id() -> None:
     with started() as process:
         greet(process)
