@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,6 +57,11 @@ def open_connection(path: Path) -> apsw.Connection:
         for pragma in PRAGMAS:
             connection.execute(pragma)
     return connection
+
+
+def numbers(given: Sequence[int]) -> str:
+    """These numbers as the JSON array that `json_each` reads: one statement serves however many there are."""
+    return f"[{','.join(map(str, given))}]"
 
 
 class FileIdentity:
