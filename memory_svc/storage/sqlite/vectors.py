@@ -241,12 +241,10 @@ def _best(
     return [(int(found[at]), float(cosines[at])) for at in order]
 
 
-def _products(
-    matrix: NDArray[np.float32], rows: NDArray[np.intp], query: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def _products(matrix: NDArray[np.float32], rows: NDArray[np.intp], query: NDArray[np.float32]) -> NDArray[np.float32]:
     """The product of each of these rows with the query, a row at a time and in this thread.
 
-    A product of matrix and vector would wake the threads of the linear algebra library, which wait for more by spinning.
+    A product of matrix and vector wakes the threads of the linear algebra library, which wait for more by spinning.
     """
     if len(rows) >= GATHER_BELOW * len(matrix):
         whole: NDArray[np.float32] = np.vecdot(matrix[: rows[-1] + 1], query)
