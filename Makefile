@@ -14,6 +14,8 @@ run: $(VENV)/.runs
 
 # Every test there is; the rules and the verbs must be covered to 95 % of their branches.
 test: $(VENV)/.tests
+	@command -v strace >/dev/null || { apt-get update -qq && apt-get install -y -qq strace; } || \
+		{ echo "The tests of failing disks need strace; install it" >&2; exit 1; }
 	$(BIN)/python -m pytest --cov=memory_svc.domain --cov=memory_svc.services --cov-branch --cov-report= \
 		--cov-fail-under=95
 

@@ -61,7 +61,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Parts]:
         stack.push_async_callback(storage.close)
         embedder = Embedder(settings, metrics)
         stack.push_async_callback(embedder.close)
-        worker = Worker(storage, embedder, metrics, settings)
+        worker = Worker(storage, embedder, metrics, settings, _now)
         runtime = Runtime(
             storage=storage,
             embedder=embedder,

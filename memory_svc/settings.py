@@ -34,9 +34,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     allowed_origins: Annotated[
         str, Meta(description="Origins of web pages that may call, separated by commas, besides loopback ones.")
     ] = ""
-    embedding_url: Annotated[str, Meta(description="Base address of the embedding server; empty = full text only.")] = (
-        "http://127.0.0.1:8401"
-    )
+    embedding_url: Annotated[
+        str,
+        Meta(pattern=r"^(https?://\S+)?$", description="Base address of the embedding server; empty = full text only."),
+    ] = "http://127.0.0.1:8401"
     embedding_query_seconds: Annotated[
         float, Meta(gt=0, le=60, description="Longest wait for a query's vector before recall goes on without it.")
     ] = 2.0
@@ -78,6 +79,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     call_seconds_max: Annotated[
         float, Meta(gt=0, le=3600, description="Longest time one call may take before it is given up.")
     ] = 60.0
+    idempotency_hours: Annotated[
+        float, Meta(gt=0, le=8760, description="How long a repeated idempotency key is known.")
+    ] = 24.0
     worker_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="Pause between two rounds of background work.")
     ] = 5.0

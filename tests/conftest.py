@@ -47,7 +47,7 @@ class House:
         self.metrics = Metrics()
         self.clock = Clock()
         self.embedder = Embedder(settings, self.metrics, self.server)
-        self.worker = Worker(storage, self.embedder, self.metrics, settings)
+        self.worker = Worker(storage, self.embedder, self.metrics, settings, self.clock)
         runtime = Runtime(
             storage=storage,
             embedder=self.embedder,

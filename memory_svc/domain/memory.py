@@ -210,7 +210,7 @@ def instant(text: str, now: dt.datetime, zone: dt.tzinfo) -> str:
         return utc(moment if moment.tzinfo else moment.replace(tzinfo=zone))
     except (ValueError, OverflowError) as error:
         raise Invalid(
-            f"timestamp: {text[:80]!r} is not an ISO-8601 instant; write it like 2026-03-01T09:30:00+09:00"
+            f"timestamp: {text[:80]!r} is no ISO-8601 instant that can be kept; write it like 2026-03-01T09:30:00+09:00"
         ) from error
 
 

@@ -41,6 +41,7 @@ TOKEN = re.compile(
 PART = re.compile(rf"(?:[^\W_][{MARKS}]*)+")
 CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 WORD_CHARS_MAX = 256
+GROWTH_MAX, GROWTH_FREE = 4, 64
 FOLDED_BELOW = "\u0780"  # Latin, Greek, Cyrillic, Armenian, Hebrew, Arabic, Syriac
 TATWEEL = "\u0640"  # a stroke that only stretches an Arabic word
 # English words that tell nothing of what a question is about. They are indexed, and asked for only if nothing else is.
@@ -54,8 +55,13 @@ STOP_WORDS = frozenset(
 
 
 def normal(text: str) -> str:
-    """A text in NFKC, no letter with more than thirty marks."""
-    return unicodedata.normalize("NFKC", text if text.isascii() else CROWD.sub(r"\1", text))
+    """A text in NFKC, no letter with more than thirty marks, and not much longer than it was.
+
+    One character may stand for eighteen (U+FDFA); no text that is written for reading grows to four times its length.
+    """
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", CROWD.sub(r"\1", text))[: GROWTH_MAX * len(text) + GROWTH_FREE]
 
 
 def fold(text: str) -> str:

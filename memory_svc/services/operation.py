@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -145,8 +145,6 @@ def operation(
 class Catalogue:
     """Every Operation by its name, and the only way to call one."""
 
-    LONGEST_FIELD_SHOWN: ClassVar[int] = 200
-
     def __init__(self, operations: Iterable[Operation], runtime: Runtime) -> None:
         self.operations: Mapping[str, Operation] = {each.name: each for each in operations}
         self.runtime = msgspec.structs.replace(runtime, operations=self.operations)
@@ -217,6 +215,8 @@ def _refuse_unsendable(place: str, value: object, depth: int = 0) -> None:
         raise Invalid(
             f"{place.partition('.')[0].partition('[')[0]}: is nested deeper than {DEPTH_MAX} levels; flatten it"
         )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Invalid(f"{place}: is not a finite number; JSON has no other")
     if isinstance(value, str):
         found = UNSENDABLE.search(value)
         if found:

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from memory_svc.domain.memory import Vector
+from memory_svc.domain.memory import Vector, utc
 from memory_svc.embedding import PROBE, Embedder
 from memory_svc.observe import Metrics
 from memory_svc.settings import Settings
@@ -23,16 +24,26 @@ class Worker:
     A step says whether there is more to do: then the next round follows at once.
     """
 
-    def __init__(self, storage: Storage, embedder: Embedder, metrics: Metrics, settings: Settings) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        embedder: Embedder,
+        metrics: Metrics,
+        settings: Settings,
+        clock: Callable[[], dt.datetime],
+    ) -> None:
         self._storage = storage
         self._embedder = embedder
         self._metrics = metrics
         self._pause_seconds = settings.worker_seconds
         self._probe_seconds = settings.embedding_probe_seconds
+        self._keys_kept = dt.timedelta(hours=settings.idempotency_hours)
+        self._clock = clock
         self.steps: dict[str, Callable[[], Awaitable[bool]]] = {
             "backfill": self.backfill,
             "checkpoint": self.checkpoint,
             "erase": self.erase,
+            "forget_keys": self.forget_keys,
             "measure": self.measure,
         }
 
@@ -83,6 +94,11 @@ class Worker:
             more = more and await self._storage.upkeep.erase_step()
         self._metrics.erasing.set(int(await self._storage.upkeep.erasing()))
         return more
+
+    async def forget_keys(self) -> bool:
+        """Forget idempotency keys that are too old to be repeated."""
+        await self._storage.upkeep.forget_keys(utc(self._clock() - self._keys_kept))
+        return False
 
     async def measure(self) -> bool:
         """Refresh the gauges of what there is."""

@@ -187,6 +187,10 @@ class Upkeep(Protocol):
         """Whether bytes of what was erased may still be in the files."""
         ...
 
+    async def forget_keys(self, before: str) -> int:
+        """Forget the idempotency keys used before an instant (ISO-8601 in UTC); how many."""
+        ...
+
     async def sizes(self) -> Sizes:
         """How much there is."""
         ...

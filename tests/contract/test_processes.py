@@ -12,7 +12,7 @@ import pytest
 from memory_svc.domain.scope import Scope
 from memory_svc.errors import Unavailable
 from memory_svc.storage.interface import Query
-from memory_svc.storage.sqlite.connection import open_connection
+from memory_svc.storage.sqlite.connection import open_connection, refuse_read_only
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from memory_svc.storage.sqlite.turn import turn
 from tests.support.corpus import put, vector
@@ -139,3 +139,10 @@ async def test_a_stranger_that_opens_and_closes_the_file_takes_no_lock_away(tmp_
     assert len(await other.memories.page(Scope(), 10)) == 2
     await other.close()
     await engine.close()
+
+
+def test_a_database_that_can_only_be_read_is_refused_with_its_path(tmp_path: Path) -> None:
+    open_connection(tmp_path / "memory.db").close()
+    reading = apsw.Connection(str(tmp_path / "memory.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    with pytest.raises(Unavailable, match=r"Cannot write .*memory\.db"):
+        refuse_read_only(reading, tmp_path / "memory.db")

@@ -3,13 +3,14 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ def environment(**settings: str) -> dict[str, str]:
 class Process:
     """One service as a process, its log in a file."""
 
-    def __init__(self, module: str, folder: Path, port: int, **settings: str) -> None:
+    def __init__(self, module: str, folder: Path, port: int, *, prefix: Sequence[str] = (), **settings: str) -> None:
         self.module, self.folder, self.port, self.settings = module, folder, port, settings
+        self.prefix = prefix
         self.url = f"http://127.0.0.1:{port}"
         self.log = folder / f"{module}.log"
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,8 +50,9 @@ class Process:
         settings = {f"{prefix}_DATA_DIR": str(self.folder), f"{prefix}_PORT": str(self.port)} | self.settings
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", self.module, "serve"],
+                [*self.prefix, sys.executable, "-m", self.module, "serve"],
                 cwd=ROOT,
+                start_new_session=bool(self.prefix),
                 env=environment(**settings),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -69,6 +72,11 @@ class Process:
     def kill(self) -> None:
         """End it at once, whatever it does."""
         self.process.kill()
+        self.process.wait(STOP_SECONDS)
+
+    def kill_tree(self) -> None:
+        """End it and what it was started with."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(STOP_SECONDS)
 
     def stop(self) -> int:
@@ -99,18 +107,29 @@ class Process:
 
     def metric(self, name: str) -> float:
         """The value of a metric without labels."""
+        return next(float(line.split()[1]) for line in self.exposition() if line.startswith(f"{name} "))
+
+    def breaker(self) -> str:
+        """The state of the breaker of a memory server."""
+        begin = "memory_embedding_breaker{state="
+        return next(
+            line.split('"')[1] for line in self.exposition() if line.startswith(begin) and line.endswith(" 1.0")
+        )
+
+    def exposition(self) -> list[str]:
+        """The lines of the metrics."""
         request = urllib.request.Request(f"{self.url}/metrics", headers={"Authorization": f"Bearer {self.token}"})
-        with urllib.request.urlopen(request, timeout=10) as response:
-            lines = response.read().decode().splitlines()
-        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+        with urllib.request.urlopen(request, timeout=30) as response:
+            lines: list[str] = response.read().decode().splitlines()
+        return lines
 
 
 @contextlib.contextmanager
-def running(module: str, folder: Path, port: int | None = None, **settings: str) -> Iterator[Process]:
-    """A service that is ready, until the block ends."""
-    process = Process(module, folder, port or free_port(), **settings)
+def running(module: str, folder: Path, *, prefix: Sequence[str] = (), **settings: str) -> Iterator[Process]:
+    """A service that is ready, until the block ends. `prefix`: a command that starts it."""
+    process = Process(module, folder, free_port(), prefix=prefix, **settings)
     try:
         yield process.wait_until_ready()
     finally:
         if process.process.poll() is None:
-            process.kill()
+            process.kill_tree() if prefix else process.kill()

@@ -56,12 +56,20 @@ def open_connection(path: Path) -> apsw.Connection:
         connection.set_busy_timeout(BUSY_MILLISECONDS)
         for pragma in PRAGMAS:
             connection.execute(pragma)
+    refuse_read_only(connection, path)
     return connection
 
 
 def numbers(given: Sequence[int]) -> str:
     """These numbers as the JSON array that `json_each` reads: one statement serves however many there are."""
     return f"[{','.join(map(str, given))}]"
+
+
+def refuse_read_only(connection: apsw.Connection, path: Path) -> None:
+    """Close the connection and raise Unavailable where it can only read: nothing could be stored."""
+    if connection.readonly("main"):
+        connection.close()
+        raise Unavailable(f"Cannot write {path}; see that this user may write there, and that the disk is writable")
 
 
 class FileIdentity:

@@ -50,6 +50,12 @@ class Upkeep:
         """Whether bytes of what was erased may still be in the files."""
         return bool(await self._readers.run(_erasure_stage))
 
+    async def forget_keys(self, before: str) -> int:
+        """Forget the idempotency keys used before an instant (ISO-8601 in UTC); how many."""
+        if not await self._readers.run(lambda connection: _old_keys(connection, before)):
+            return 0
+        return await self._writer.run(lambda connection: _forget_keys(connection, before))
+
     async def sizes(self) -> Sizes:
         """How much there is."""
         return await self._readers.run(self._sizes)
@@ -96,6 +102,15 @@ class Upkeep:
         with engine_errors():
             next(self._connection.execute(f"PRAGMA wal_checkpoint({mode})"))
         return self._log_bytes()
+
+
+def _old_keys(connection: apsw.Connection, before: str) -> bool:
+    return connection.execute("SELECT 1 FROM keys WHERE instant < ? LIMIT 1", (before,)).fetchone() is not None
+
+
+def _forget_keys(connection: apsw.Connection, before: str) -> int:
+    connection.execute("DELETE FROM keys WHERE instant < ?", (before,))
+    return connection.changes()
 
 
 def _erasure_stage(connection: apsw.Connection) -> str:

@@ -27,6 +27,7 @@ def test_variables_are_read_as_their_types() -> None:
         ({"MEMORY_LOG_LEVEL": "loud"}, "MEMORY_LOG_LEVEL"),
         ({"MEMORY_ALLOW_UNAUTHENTICATED_HTTP": "maybe"}, "MEMORY_ALLOW_UNAUTHENTICATED_HTTP"),
         ({"MEMORY_DATA_DIR": ""}, "MEMORY_DATA_DIR"),
+        ({"MEMORY_EMBEDDING_URL": "not a url"}, "MEMORY_EMBEDDING_URL"),
     ],
 )
 def test_what_cannot_be_used_stops_the_start_and_is_named(environ: dict[str, str], told: str) -> None:

@@ -71,6 +71,7 @@ CREATE TABLE keys (
     instant TEXT NOT NULL,
     PRIMARY KEY (principal, key)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX keys_by_age ON keys (instant);
 
 CREATE TABLE state (
     name TEXT PRIMARY KEY,

@@ -123,6 +123,7 @@ def test_every_part_of_a_long_identifier_counts() -> None:
         "a a a " * 30_000,
         "'" * 200_000,
         "．" * 200_000,
+        "\ufdfa" * 100_000,
     ],
 )
 def test_no_text_takes_more_than_its_length_to_read(text: str) -> None:

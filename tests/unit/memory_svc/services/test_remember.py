@@ -368,6 +368,7 @@ async def test_the_auto_project_without_an_operating_context_is_taken_literally_
         ({"agent_id": "a", "message": {"content": "nul\0inside"}}, "message.content"),
         ({"agent_id": "a", "content": "x", "metadata": {"k": ["\0"]}}, "metadata.k[0]"),
         ({"agent_id": "a", "content": "x", "odd \ud800 name": 1}, "arguments (a name)"),
+        ({"agent_id": "a", "content": "x", "metadata": {"k": float("nan")}}, "metadata.k"),
         ({"agent_id": "a", "content": 5}, "content"),
         ({"agent_id": "a", "message": {"content": 5}}, "message.content"),
     ],

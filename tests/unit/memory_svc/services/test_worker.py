@@ -1,11 +1,15 @@
 """Background work: it mends what it can, and a step that fails does not end it."""
 
+import datetime as dt
+
 import anyio
 import pytest
 
 from memory_svc.domain.scope import Scope
 from memory_svc.errors import Unavailable
-from memory_svc.storage.interface import Query
+from memory_svc.services.operation import Call
+from memory_svc.settings import Settings
+from memory_svc.storage.interface import Query, Storage
 from tests.conftest import House
 
 
@@ -52,3 +56,39 @@ async def test_without_an_embedding_server_there_is_nothing_to_fill_in(plain_hou
     await plain_house.call("store", agent_id="a", content="x")
     await plain_house.worker.run_once()
     assert plain_house.server.asked == []
+
+
+async def test_old_idempotency_keys_are_forgotten(house: House) -> None:
+    call = Call(idempotency_key="k1")
+    await house.call("archive_episode", call, agent_id="a", summary="s")
+    await house.worker.run_once()
+    assert (await house.call("archive_episode", call, agent_id="a", summary="s"))["episode_id"] == 1
+    house.clock.now += dt.timedelta(hours=25)
+    await house.worker.run_once()
+    assert (await house.call("archive_episode", call, agent_id="a", summary="s"))["episode_id"] == 2
+
+
+async def test_a_model_change_goes_on_after_a_restart_and_recall_says_how_far_it_is(
+    house: House, storage: Storage, settings: Settings
+) -> None:
+    for number in range(40):
+        await house.call("store", agent_id="a", content=f"fact {number}")
+    later = House(storage, settings)
+    later.server.fingerprint = "1:new"
+    await later.worker.backfill()
+    assert later.embedder.waiting == 0
+    await house.embedder.close()
+    house.server.fingerprint = "1:newest"
+    last = House(storage, settings)
+    last.server.fingerprint = "1:newest"
+    await last.call("recall", agent_id="a", query="fact 7")
+    last.embedder.waiting = await storage.derived.waiting_count("1:newest")
+    answer = await last.call("recall", agent_id="a", query="fact 7")
+    assert answer["channels"]["waiting"] == 40
+    await last.call("store", agent_id="a", content="written meanwhile")
+    await last.worker.run_once()
+    answer = await last.call("recall", agent_id="a", query="fact 7", limit=100)
+    assert "waiting" not in answer["channels"]
+    assert all("vectors" in row["match_reason"]["arms"] for row in answer["messages"])
+    await later.embedder.close()
+    await last.embedder.close()
