@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --re
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-.PHONY: run test check format docs golden lock clean
+.PHONY: run test check format docs golden lock bench clean
 
 # Start both services on this machine and print how to connect; Ctrl-C stops both.
 run: $(VENV)/.runs
@@ -46,6 +46,15 @@ lock: $(VENV)/.tests
 		--constraints requirements/memory.txt --output-file requirements/embed.txt
 	$(LOCK) pyproject.toml --extra dev --constraints requirements/memory.txt --constraints requirements/embed.txt \
 		--output-file requirements/dev.txt
+
+# Recall and store beside another memory server, in one run; the results go to bench/results/.
+bench: $(VENV)/.tests .cache/cpersona-2.6.14/.installed .cache/cpersona-2.5.12/.installed
+	$(BIN)/python -m bench.memory $(BENCH)
+
+.cache/cpersona-%/.installed: bench/memory/cpersona-%.txt
+	$(PYTHON) -m venv .cache/cpersona-$*
+	.cache/cpersona-$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -5,8 +5,6 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 AGENT = "bench"
 WORDS = 4_000
 QUESTIONS = 50
@@ -17,20 +15,15 @@ SYLLABLES = tuple(
     for end in ("", "n", "r", "s")
 )
 # The most frequent words of English text, most frequent first: the head of the distribution.
-HEAD = (
-    "the of and to a in is that it was for on with he as you be at by i this had not are but from or have an they which"
-    " one were all we when there can no more if out so said what up its about than into them only other time new some"
-    " could these two may then do first any my now such like our over man me even most made after also did many before"
-    " must through back years where much your way well down should because each just those people how too"
-).split()  # fmt: skip
+HEAD = tuple(
+    """
+    the of and to a in is that it was for on with he as you be at by i this had not are but from or have an they which
+    one were all we when there can no more if out so said what up its about than into them only other time new some
+    could these two may then do first any my now such like our over man me even most made after also did many before
+    must through back years where much your way well down should because each just those people how too
+    """.split()  # noqa: SIM905
+)
 _SEED = 20_252
-
-
-class Question(msgspec.Struct, frozen=True):
-    """A query, and how many of its words are not among the most frequent ones."""
-
-    text: str
-    telling: int
 
 
 class Language:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.memory.corpus import AGENT
 from bench.memory.stub import FINGERPRINT, of_text
@@ -24,7 +25,7 @@ from memory_svc.domain.memory import Memory, Vector, utc
 from memory_svc.storage.sqlite.engine import SqliteStorage
 
 BATCH = 500
-BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+BEGIN = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 SOURCE = {"type": "Agent", "id": AGENT, "name": ""}
 
 
@@ -36,7 +37,8 @@ def instant(number: int) -> str:
 def packed(text: str) -> bytes:
     """A text's vector, little-endian float32, of length 1."""
     vector = np.array(of_text(text))
-    return (vector / np.linalg.norm(vector)).astype("<f4").tobytes()
+    unit: NDArray[np.float32] = (vector / np.linalg.norm(vector)).astype("<f4")
+    return unit.tobytes()
 
 
 def store_arguments(text: str, number: int) -> dict[str, Any]:
@@ -56,12 +58,12 @@ async def fill_ours(folder: Path, texts: Iterable[str]) -> None:
     await storage.close()
 
 
-async def fill_peer(call: Call, folder: Path, texts: Sequence[str], through_store: int) -> None:
-    """Put these memories into the peer: so many by `store`, the rest from a file that is written for it."""
-    for number, text in enumerate(texts[:through_store]):
+async def fill_peer(call: Call, folder: Path, texts: Sequence[str], first: int, through_store: int) -> None:
+    """Put these memories, numbered from `first`, into the peer: so many by `store`, the rest from a backup file."""
+    numbered = list(enumerate(texts, start=first))
+    for number, text in numbered[:through_store]:
         await call("store", store_arguments(text, number))
-    rest = list(enumerate(texts))[through_store:]
-    if rest:
+    if rest := numbered[through_store:]:
         file = folder / "backup.jsonl"
         lines = [{"_type": "header"}, *(_backup_line(text, number) for number, text in rest)]
         file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

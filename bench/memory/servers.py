@@ -75,12 +75,14 @@ def stub(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def ours(folder: Path, embedding: str, module: str = "memory_svc", **more: str) -> Iterator[tuple[int, str]]:
+def ours(
+    folder: Path, embedding: str, module: str = "memory_svc", prefix: Sequence[str] = ()
+) -> Iterator[tuple[int, str]]:
     """Process and address of our server over HTTP on the database in `folder`, run by `module`."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    settings = our_settings(folder, embedding) | {"MEMORY_PORT": str(port)} | more
-    command = (sys.executable, "-m", module, "serve")
+    settings = our_settings(folder, embedding) | {"MEMORY_PORT": str(port)}
+    command = (*prefix, sys.executable, "-m", module, "serve")
     with started(command, environment(folder, settings), folder / "server.log") as process:
         _await(process, "GET", f"{address}/readyz")
         yield process.pid, address

@@ -1,13 +1,14 @@
 """Our server with a stopwatch at each stage of a recall: `python -m bench.memory.staged serve`, else as `memory_svc`.
 
-What a stage costs is the processor time of the thread that runs it, without the stages inside it. At the end the sums
-are written to `stages.json` in the data folder.
+What a stage costs is the processor time of the thread that runs it, without the stages inside it. SIGUSR1 sets the sums
+to zero; at the end they are written to `stages.json` in the data folder.
 """
 
 import functools
 import inspect
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -62,6 +63,11 @@ class Stopwatch:
 
         return called
 
+    def clear(self) -> None:
+        """Forget what was measured so far."""
+        self.milliseconds.clear()
+        self.calls.clear()
+
     def _begin(self) -> tuple[float, float]:
         outer = getattr(self._inner, "seconds", 0.0)
         self._inner.seconds = 0.0
@@ -84,9 +90,9 @@ def put_in(stopwatch: Stopwatch) -> None:
         ("convert", operation, "read"),
         ("words arm", words, "ranked"),
         ("vectors arm", Resident, "nearest"),
-        ("rows", search, "_rows"),
+        ("rows", search, "_Rows"),
         ("snapshot", search.Search, "_candidates"),
-        ("fuse", recall, "_fused"),
+        ("fuse", recall, "rrf"),
         ("fuse", recall, "_kept"),
         ("fuse", recall, "_answer"),
     ]
@@ -108,6 +114,7 @@ def _time_encoding(stopwatch: Stopwatch, *modules: ModuleType) -> None:
 if __name__ == "__main__":
     watch = Stopwatch()
     put_in(watch)
+    signal.signal(signal.SIGUSR1, lambda *_: watch.clear())
     status = main(sys.argv[1:])
     told = {"milliseconds": watch.milliseconds, "calls": watch.calls}
     Path(os.environ["MEMORY_DATA_DIR"], FILE).write_text(json.dumps(told), encoding="utf-8")

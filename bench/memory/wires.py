@@ -52,31 +52,28 @@ async def mcp_http(name: str, process: int, address: str) -> AsyncIterator[Wire]
 
 
 @contextlib.asynccontextmanager
-async def mcp_stdio(
-    name: str, python: Path, arguments: list[str], folder: Path, settings: dict[str, str], mode: str
-) -> AsyncIterator[Wire]:
+async def mcp_stdio(name: str, server: StdioServerParameters, folder: Path, mode: str) -> AsyncIterator[Wire]:
     """MCP over the standard streams of a process of its own. mode `legacy` = with the handshake of older clients."""
-    server = StdioServerParameters(
-        command=str(python), args=arguments, env=servers.environment(folder, settings), cwd=servers.ROOT
-    )
     before = servers.children(os.getpid())
     with (folder / "stdio.log").open("a", encoding="utf-8") as log:
-        async with Client(
-            stdio_client(server, errlog=log), mode=mode, read_timeout_seconds=CALL_SECONDS_MAX
-        ) as client:
+        async with Client(stdio_client(server, errlog=log), mode=mode, read_timeout_seconds=CALL_SECONDS_MAX) as client:
             (process,) = servers.children(os.getpid()) - before
             yield Wire(name, process, _tool_call(client))
 
 
-def our_stdio(folder: Path, embedding: str) -> contextlib.AbstractAsyncContextManager[Wire]:
+def our_stdio(name: str, folder: Path, embedding: str) -> contextlib.AbstractAsyncContextManager[Wire]:
     """Ours over stdio, on the database in `folder`."""
-    settings = servers.our_settings(folder, embedding)
-    return mcp_stdio("ours, stdio", Path(sys.executable), ["-m", "memory_svc", "stdio"], folder, settings, "auto")
+    environ = servers.environment(folder, servers.our_settings(folder, embedding))
+    arguments = ["-m", "memory_svc", "stdio"]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=environ, cwd=servers.ROOT)
+    return mcp_stdio(name, server, folder, "auto")
 
 
 def peer_stdio(name: str, python: Path, folder: Path, embedding: str) -> contextlib.AbstractAsyncContextManager[Wire]:
     """The peer over stdio, on the database in `folder`."""
-    return mcp_stdio(name, python, ["-m", "cpersona"], folder, servers.peer_settings(folder, embedding), "legacy")
+    environ = servers.environment(folder, servers.peer_settings(folder, embedding))
+    server = StdioServerParameters(command=str(python), args=["-m", "cpersona"], env=environ, cwd=folder)
+    return mcp_stdio(name, server, folder, "legacy")
 
 
 def _tool_call(client: Client) -> Call:
