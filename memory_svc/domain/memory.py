@@ -35,7 +35,11 @@ class Kind(enum.StrEnum):
     @property
     def code(self) -> int:
         """The kind's place in a document number."""
-        return list(Kind).index(self)
+        return CODES[self]
+
+
+KINDS = tuple(Kind)
+CODES: Mapping[Kind, int] = {kind: code for code, kind in enumerate(KINDS)}
 
 
 class Ref(msgspec.Struct, frozen=True, order=True):
@@ -55,7 +59,7 @@ class Ref(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def of_document(cls, document: int) -> "Ref":
         """The ref behind a document number."""
-        return cls(list(Kind)[document & 15], document >> 4)
+        return cls(KINDS[document & 15], document >> 4)
 
     @classmethod
     def parse(cls, text: str) -> "Ref | None":

@@ -129,6 +129,8 @@ def preview(text: str, chars: int) -> str:
 
 
 def _word_and_parts(word: str) -> list[str]:
+    if word.isascii() and word.isalpha() and word[1:].islower():
+        return [word.lower()[:WORD_CHARS_MAX]]  # most words: nothing to fold, nothing to take apart
     whole = fold(word)
     joined = PART.findall(word)
     parts = [fold(piece) for part in joined for piece in _camel_parts(part)]

@@ -190,3 +190,20 @@ async def test_a_snapshot_sees_the_vectors_of_its_moment_whatever_others_have_re
     earlier.close()
     latest.close()
     await engine.close()
+
+
+@pytest.mark.parametrize("depth", [1, 3, 50])
+async def test_a_scope_of_most_rows_and_one_of_few_rank_their_words_alike(storage: Storage, depth: int) -> None:
+    for number in range(60):
+        filler = " ".join(f"w{number}x{at}" for at in range(1 + number % 7))
+        await storage.apply(
+            put(f"needle {'thread ' * (number % 3)}{filler}", agent="few" if number % 6 == 0 else "most")
+        )
+    asked = Query(("needle", "thread"), None, 100)
+    everything = (await storage.search.candidates(Scope(), asked)).words
+    for agent in ("most", "few"):
+        whole = (await storage.search.candidates(Scope(agent=agent), asked)).words
+        found = (await storage.search.candidates(Scope(agent=agent), Query(asked.words, None, depth))).words
+        owned = {hit.ref for hit in whole}
+        assert len(owned) == {"most": 50, "few": 10}[agent]
+        assert [hit.ref for hit in found] == [hit.ref for hit in everything if hit.ref in owned][:depth]

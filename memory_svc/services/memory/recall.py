@@ -1,6 +1,7 @@
 """Recall: the memories and episodes that speak to a query."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Annotated, Literal
 
 import msgspec
@@ -90,7 +91,7 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
     words = tuple(query_words(query))
     if not words:
         rows = await runtime.storage.memories.page(scope, depth)
-        return _answer(runtime, request, _kept([(row, whole(row)) for row in rows], request), NOT_ASKED)
+        return _answer(runtime, request, _kept(((row, whole(row)) for row in rows), request), NOT_ASKED)
     with runtime.metrics.stage("embed"):
         vectors = await runtime.embedder.embed([query], "query")
     vector = vectors[0] if vectors else None
@@ -101,17 +102,15 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
         return _answer(runtime, request, rows_best_first, _channels(runtime, scope, vector))
 
 
-def _fused(found: Candidates, k: int) -> list[tuple[Memory | Episode, Shown]]:
-    """Every candidate, best first, as it is in the store and as it is shown."""
+def _fused(found: Candidates, k: int) -> Iterator[tuple[Memory | Episode, Shown]]:
+    """The candidates, best first, as they are in the store and as they are shown. Made as they are asked for."""
     arms = {"vectors": found.vectors, "words": found.words, "episodes": found.episodes}
     cosines = {hit.ref: hit.score for hit in found.vectors}
-    ranked: list[tuple[Memory | Episode, Shown]] = []
     for fused in rrf({name: [hit.ref for hit in hits] for name, hits in arms.items()}, k):
         row = found.rows[fused.ref]
         if isinstance(row, Memory | Episode):
             reason = _reason(fused, cosines.get(fused.ref))
-            ranked.append((row, msgspec.structs.replace(whole(row), match_reason=reason)))
-    return ranked
+            yield row, msgspec.structs.replace(whole(row), match_reason=reason)
 
 
 def _reason(fused: Fused, cosine: float | None) -> MatchReason:
@@ -120,13 +119,13 @@ def _reason(fused: Fused, cosine: float | None) -> MatchReason:
     return MatchReason(signal="cosine", score=cosine, cosine=cosine, rrf=fused.score, arms=list(fused.arms))
 
 
-def _kept(ranked: Sequence[tuple[Memory | Episode, Shown]], request: Recall) -> list[Shown]:
+def _kept(ranked: Iterable[tuple[Memory | Episode, Shown]], request: Recall) -> list[Shown]:
     """The rows the caller does not have yet, best first, at most as many as asked for."""
     excluded = Excluded(request.exclude_contents)
-    kept = [
+    kept = (
         shown for row, shown in ranked if not excluded.holds(row.content if isinstance(row, Memory) else row.summary)
-    ]
-    return kept[: request.limit]
+    )
+    return list(islice(kept, request.limit))
 
 
 def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels:

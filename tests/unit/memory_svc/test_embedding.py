@@ -42,6 +42,7 @@ def test_a_vector_of_length_one_is_kept_exactly_so(values: list[float]) -> None:
         ([1e-320, 0.0], 2, "norm"),
         ([math.nan], 1, "not_finite"),
         ([math.inf, 1.0], 2, "not_finite"),
+        ([1e154, 1e154], 2, "not_finite"),
         ([1.0], 2, "dimension"),
     ],
 )

@@ -1,0 +1,1 @@
+"""The memory server beside `cpersona`: what a recall and a store cost, in one run; no service imports it."""
