@@ -1,0 +1,1 @@
+"""Comparisons with other servers, run by hand; no service imports them and no test waits for them."""
