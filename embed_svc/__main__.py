@@ -13,6 +13,7 @@ from embed_svc.errors import Invalid, Problem
 
 _NOT_NOW = 1
 _BAD_SETTINGS = 2
+_BENCH_SECONDS_MAX = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +43,9 @@ def _run(given: argparse.Namespace) -> int:
         sys.stdout.write(app.listing(chosen))
     elif given.command == "download":
         app.download(chosen, given.model, sys.stderr)
+    elif given.command == "bench":
+        observe.configure_logging("error")
+        sys.stdout.write(app.bench(chosen, min(max(given.seconds, 0.0), _BENCH_SECONDS_MAX), given.json))
     else:
         sys.stdout.write(app.compare(chosen, given.model, given.other, Path(given.file)))
     return 0
@@ -72,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     comparing = commands.add_parser("compare", help="measure how far two models rank the lines of a file alike")
     for name, text in (("model", "a name or a folder"), ("other", "another"), ("file", "UTF-8, one text a line")):
         comparing.add_argument(name, help=text)
+    bench = commands.add_parser("bench", help="measure how fast the chosen model runs here")
+    bench.add_argument("--seconds", type=float, default=3.0, help="for each of the four or so loads; 60 at most")
+    bench.add_argument("--json", action="store_true", help="write JSON instead of a table")
     commands.add_parser("reference", help="write the reference (settings, errors, metrics, models) as Markdown")
     return parser
 

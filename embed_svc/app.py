@@ -204,6 +204,16 @@ def compare(settings: Settings, one: str, other: str, file: Path) -> str:
     return compare.written(compare.compare(settings, one, other, file), one, other)
 
 
+def bench(settings: Settings, seconds: float, as_json: bool) -> str:
+    """Return how fast the chosen model runs here, as a table or as JSON. Raises as `embed_svc.bench.run` does."""
+    quieten_libraries()
+    # As heavy as the model.
+    from embed_svc import bench
+
+    report = bench.run(settings, seconds)
+    return bench.as_json(report) if as_json else report.table()
+
+
 def _obtain(settings: Settings, say: Say, readiness: Readiness) -> Model:
     quieten_libraries()
     # Two seconds of imports, while the server listens.
