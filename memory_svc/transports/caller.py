@@ -15,9 +15,12 @@ from memory_svc.services.operation import Call, Wire
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 ZONE_HEADER = "X-Time-Zone"
+DEADLINE_HEADER = "X-Deadline-Ms"
 IDEMPOTENCY_META = "io.agent-memory/idempotency-key"
 ZONE_META = "io.agent-memory/time-zone"
+DEADLINE_META = "io.agent-memory/deadline-ms"
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{0,200}")
+DEADLINE = re.compile(r"[1-9][0-9]{0,8}")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 STATE_KEY = "memory_svc_caller"
 
@@ -60,32 +63,38 @@ class Names(msgspec.Struct, frozen=True):
 
     idempotency_key: object = None
     zone: object = None
+    deadline: object = None
 
     @classmethod
     def of_headers(cls, headers: Mapping[str, str]) -> "Names":
         """What stands in HTTP headers, whose names the mapping finds in any case."""
-        return cls(headers.get(IDEMPOTENCY_HEADER), headers.get(ZONE_HEADER))
+        return cls(headers.get(IDEMPOTENCY_HEADER), headers.get(ZONE_HEADER), headers.get(DEADLINE_HEADER))
 
     def over(self, other: "Names") -> "Names":
         """These names, and where one is not said that of `other`."""
-        key = self.idempotency_key if self.idempotency_key is not None else other.idempotency_key
-        return Names(key, self.zone if self.zone is not None else other.zone)
+        said = msgspec.structs.asdict(self)
+        return msgspec.structs.replace(other, **{name: value for name, value in said.items() if value is not None})
 
 
 def call_for(caller: Caller, wire: Wire, names: Names, default_zone: dt.tzinfo) -> Call:
     """The circumstances of one call.
 
-    Raises Invalid when a name is not a text, the zone is not known, or the key is too long or not plain ASCII.
+    Raises Invalid when a name is not a text, the zone is not known, the key is too long or not plain ASCII, or the
+    deadline is not a whole number of milliseconds.
     """
     zone, key = names.zone or "", names.idempotency_key or ""
     if not isinstance(zone, str):
         raise Invalid("time zone: expected a text such as Asia/Tokyo")
     if not isinstance(key, str) or not IDEMPOTENCY_KEY.fullmatch(key):
         raise Invalid("idempotency key: expected at most 200 printable ASCII characters without spaces")
+    deadline = "" if names.deadline is None else str(names.deadline)
+    if deadline and not DEADLINE.fullmatch(deadline):
+        raise Invalid("deadline: expected whole milliseconds, 1 to 999999999")
     return Call(
         principal=caller.principal,
         wire=wire,
         request_id=caller.request_id,
         idempotency_key=key,
         zone=zone_of(zone) if zone else default_zone,
+        seconds_max=int(deadline) / 1000 if deadline else None,
     )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from memory_svc.services.operation import Operation
-from memory_svc.transports.caller import IDEMPOTENCY_HEADER, ZONE_HEADER
+from memory_svc.transports.caller import DEADLINE_HEADER, IDEMPOTENCY_HEADER, ZONE_HEADER
 from memory_svc.transports.failures import ROWS, TABLE
 from memory_svc.transports.schema import input_schema
 
@@ -15,6 +15,7 @@ SCHEMAS = "#/components/schemas/"
 HEADERS = (
     (IDEMPOTENCY_HEADER, "A call repeated with the same key is carried out once. At most 200 characters."),
     (ZONE_HEADER, "IANA name of the time zone in which instants without one are read, such as Asia/Tokyo."),
+    (DEADLINE_HEADER, "Milliseconds that the caller waits; the call is given up then, or at the server's own limit."),
 )
 
 

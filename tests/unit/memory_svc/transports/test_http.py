@@ -49,6 +49,19 @@ def test_no_body_stands_for_no_arguments_and_the_circumstances_are_told_in_heade
     }
 
 
+def test_a_caller_says_how_long_it_waits(client: httpx2.Client) -> None:
+    answer = client.post("/v1/wait", json={"seconds": 30}, headers={"X-Deadline-Ms": "50"})
+    assert answer.status_code == 503
+    assert "wait took longer than 0.05 s" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("milliseconds", ["0", "-5", "1.5", "soon", "1e3", "9" * 10])
+def test_a_deadline_that_is_none_is_named(client: httpx2.Client, milliseconds: str) -> None:
+    answer = client.post("/v1/add", json={"text": "a"}, headers={"X-Deadline-Ms": milliseconds})
+    assert answer.status_code == 400
+    assert "deadline: expected whole milliseconds" in answer.json()["error"]
+
+
 @pytest.mark.parametrize(
     "body",
     [

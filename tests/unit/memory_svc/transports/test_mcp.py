@@ -110,6 +110,16 @@ def test_key_and_zone_come_from_the_message_or_from_headers(url: str, mode: str)
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("milliseconds", "words"), [(50, "wait took longer than 0.05 s"), ([], "deadline: expected")])
+def test_a_message_may_say_how_long_its_sender_waits(url: str, mode: str, milliseconds: object, words: str) -> None:
+    async def ask(client: Client) -> Any:
+        meta: Any = {"io.agent-memory/deadline-ms": milliseconds}
+        return await client.call_tool("wait", {"seconds": 30}, meta=meta)
+
+    assert words in text_of(with_client(f"{url}/mcp", mode, ask))["error"]
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_client_learns_how_to_use_the_memory(url: str, mode: str) -> None:
     async def learn(client: Client) -> tuple[Any, Any]:
         return client.instructions, client.server_info
