@@ -30,5 +30,5 @@ def rrf(arms: Mapping[str, Sequence[Ref]], k: int) -> list[Fused]:
         for rank, ref in enumerate(refs, start=1):
             scores[ref] = scores.get(ref, 0.0) + 1.0 / (k + rank)
             found_by.setdefault(ref, []).append(name)
-    ordered = sorted(scores, key=lambda ref: (-scores[ref], ref.document))
-    return [Fused(ref, scores[ref], tuple(found_by[ref])) for ref in ordered]
+    ordered = sorted((-score, ref.document, ref) for ref, score in scores.items())
+    return [Fused(ref, -score, tuple(found_by[ref])) for score, _, ref in ordered]

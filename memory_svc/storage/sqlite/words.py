@@ -45,7 +45,9 @@ def ranked(
     table = {Kind.MEMORY: "memories", Kind.EPISODE: "episodes"}[kind]
     condition, values = where(scope, table, has_source=kind is Kind.MEMORY)
     arguments = (expression(asked), kind.code)
-    if _is_most(connection, table, condition, values):
+    if _is_all(connection, table, scope):
+        found = list(connection.execute(f"{MATCHES} WHERE {WANTED} {BEST_FIRST} LIMIT ?", (*arguments, depth)))
+    elif _is_most(connection, table, condition, values):
         matches = connection.execute(f"{MATCHES} WHERE {WANTED} {BEST_FIRST}", arguments)
         found = list(islice(_in_scope(connection, matches, depth, (table, condition, values)), depth))
     else:
@@ -59,6 +61,14 @@ def _has_episodes(connection: apsw.Connection, scope: Scope) -> bool:
     """Whether the scope's agent has any: to find that none match takes a look at every match of a memory."""
     condition, values = where(Scope(agent=scope.agent), "episodes")
     return connection.execute(f"SELECT 1 FROM episodes WHERE {condition} LIMIT 1", values).fetchone() is not None
+
+
+def _is_all(connection: apsw.Connection, table: str, scope: Scope) -> bool:
+    """Whether every row lies in the scope since one agent owns them all: then no row need be looked up."""
+    if scope != Scope(agent=scope.agent):
+        return False
+    owners = f"SELECT (SELECT min(agent) FROM {table}), (SELECT max(agent) FROM {table})"
+    return scope.agent is None or set(next(connection.execute(owners))) == {scope.agent}
 
 
 def _is_most(connection: apsw.Connection, table: str, condition: str, values: Sequence[object]) -> bool:
