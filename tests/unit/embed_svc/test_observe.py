@@ -57,10 +57,10 @@ def test_any_status_falls_in_a_declared_class(status: int, label: str) -> None:
 
 def test_every_line_is_json_with_its_fields(stderr: io.StringIO) -> None:
     observe.say("warning", "model chosen", model="x", megabytes=23)
-    logging.getLogger("another.library").warning("plain %s", "words")
+    logging.getLogger("another.package").warning("plain %s", "words")
     first, second = map(json.loads, stderr.getvalue().splitlines())
     assert (first["level"], first["event"], first["model"], first["megabytes"]) == ("warning", "model chosen", "x", 23)
-    assert (second["logger"], second["event"]) == ("another.library", "plain words")
+    assert (second["logger"], second["event"]) == ("another.package", "plain words")
 
 
 def test_levels_below_the_set_one_and_chatty_libraries_are_silent(stderr: io.StringIO) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from bench import random_graph
-from bench.loads import Load
-from bench.servers import Server
+from bench.embed import random_graph
+from bench.embed.loads import Load
+from bench.embed.servers import Server
 
 _COMMIT = "0" * 40
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")

@@ -18,16 +18,18 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import loads, report
-from bench.loads import Load
+from bench.embed import loads, report
+from bench.embed.loads import Load
+from bench.embed.report import Cell, Result, Sample
+from bench.embed.servers import Running, Server, post, running
+from bench.embed.subjects import SUBJECTS, Subject
 from bench.machine import machine
-from bench.report import Cell, Result, Sample
-from bench.servers import Running, Server, post, running
-from bench.subjects import SUBJECTS, Subject
 
 COSINE_MIN = 0.999
+_OURS = ("agent-memory", "numpy", "onnxruntime", "tokenizers", "httptools")
+_PEER = ("cembedding", "numpy", "onnxruntime", "tokenizers")
 _PROBES = 24
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 
 
 class Void(Exception):
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     subject = SUBJECTS[asked.model](asked.cache, asked.peer_python)
     _say(f"{subject.name}: {subject.about}")
-    facts = machine(asked.peer_python)
+    facts = machine(_OURS, {"cembedding": asked.peer_python}, _PEER)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "servers.log")
         try:
@@ -203,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--results", type=Path, default=_ROOT / "bench" / "results")
     parser.add_argument("--cache", type=Path, default=_ROOT / ".cache" / "bench")
-    parser.add_argument("--peer-python", type=Path, default=_ROOT / ".cache" / "peer" / "bin" / "python")
+    parser.add_argument("--peer-python", type=Path, default=_ROOT / ".cache" / "cembedding-0.9.1" / "bin" / "python")
     return parser
 
 
