@@ -28,7 +28,8 @@ _NO_GRAPH = (
 
 _POOLED_OUTPUT = "sentence_embedding"
 _HIDDEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
-# Attention keeps a score for each pair of tokens. What a run beyond this many pairs has taken is given back after it.
+# Attention keeps a score for each pair of tokens of a text: one text of 724 tokens has so many, and so has a batch of
+# 128 texts of 64. What a run beyond that has taken is given back after it.
 _KEPT_PAIRS_MAX = 1_024 * 512
 
 

@@ -31,6 +31,7 @@ BATCH_CHARS_MAX = 400_000
 NORM_TOLERANCE = 0.01
 LATE_SECONDS_MAX = 30.0
 LATE_MAX = 32
+NOT_IN_TIME = "no sound vector came within the time that the caller gave"
 PROBE = "Does the embedding server answer?"
 
 
@@ -105,6 +106,7 @@ class Embedder:
         self._breaker = Breaker(settings.embedding_failures_max)
         self._told: set[str] = set()
         self._late: set[asyncio.Task[list[Vector | None]]] = set()
+        self._left: set[asyncio.Task[list[Vector | None] | None]] = set()
         self._dimensions = 0
         self._asked_at = -math.inf
         self.fingerprint = ""
@@ -122,15 +124,30 @@ class Embedder:
         """Whether it is asked."""
         return self._breaker.state
 
-    async def embed(self, texts: Sequence[str], role: Role, seconds: float | None = None) -> list[Vector | None] | None:
+    async def embed(
+        self, texts: Sequence[str], role: Role, seconds: float | None = None, within: float = math.inf
+    ) -> list[Vector | None] | None:
         """One L2-normalised vector a text, in order, None for a text it makes no sound vector of.
 
-        None at once while the breaker is open, and when no text gets a vector in time. seconds: how long to wait;
-        None = as the settings say for that role.
+        None at once while the breaker is open, and when no text gets a vector in time. seconds: how long the
+        server has; None = as the settings say for that role. within: how long the caller waits. That it waits less is
+        no fault of the server: the request goes on without it, and counts when the server's time is over.
         """
         if not self._url or self._breaker.state != "closed":
             return None
-        return await self._measured(texts, role, seconds or self._seconds[role])
+        patience = seconds or self._seconds[role]
+        if within >= patience:
+            return await self._measured(texts, role, patience)
+        asked = asyncio.create_task(self._measured(texts, role, patience))
+        self._left.add(asked)
+        asked.add_done_callback(self._left.discard)
+        done, _ = await asyncio.wait({asked}, timeout=within)
+        return asked.result() if done else None
+
+    @property
+    def reason(self) -> str:
+        """Why a caller got no vector."""
+        return self.failure or NOT_IN_TIME
 
     async def probe(self, idle_seconds: float) -> None:
         """Ask for one vector where the breaker is not closed, no model is known, or nobody has asked for so long."""
@@ -152,13 +169,13 @@ class Embedder:
             degraded=True,
             severity="fault" if self._url else "hint",
             reason=reason if self._url else "no embedding server is set; recall answers from full text alone",
-            evidence=self.failure,
+            evidence=self.reason,
             runbook=advice,
         )
 
     async def close(self) -> None:
         """Let go of the connections."""
-        for task in tuple(self._late):
+        for task in (*self._late, *self._left):
             task.cancel()
         await self._client.aclose()
 
@@ -246,7 +263,9 @@ class Embedder:
         if fault.fault not in ("hung", "norm", "not_finite"):
             self._metrics.embedding_failed(fault.fault)
         if not self.failure:
-            log("embedding degraded", severity=30, reason=fault.text)
+            # A server that still loads its model, beside which this one was just started, is no cause for alarm.
+            is_starting = fault.fault == "status" and not self.fingerprint
+            log("embedding degraded", severity=20 if is_starting else 30, reason=fault.text)
         self.failure = fault.text
         self._breaker.failed()
         self._tell()

@@ -56,14 +56,14 @@ class TooLarge(Problem):
 
 
 class Overloaded(Problem):
-    """A queue or pool is full; the same call may succeed a little later."""
+    """A queue or pool is full, or a caller asks too much at once; the same call may succeed a little later."""
 
     kind = "overloaded"
     retry = True
 
 
 class Unavailable(Problem):
-    """The database or the embedding service does not answer."""
+    """The database does not answer, or the call took longer than it may."""
 
     kind = "unavailable"
     retry = True

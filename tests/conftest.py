@@ -1,7 +1,8 @@
 """Fixtures that every suite may use."""
 
 import contextlib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,18 @@ quieten_libraries()
 def anyio_backend() -> str:
     """The services run on asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    """A command line run inside a test configures the logging of the whole process; the next test has it as it was."""
+    loggers = [logging.getLogger(name) for name in (None, *logging.root.manager.loggerDict)]
+    before = [(logger, logger.handlers[:], logger.level) for logger in loggers]
+    yield
+    logging.captureWarnings(False)
+    for logger, handlers, level in before:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
 
 
 @pytest.fixture

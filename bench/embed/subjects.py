@@ -101,7 +101,7 @@ def _ours(cache: Path, settings: dict[str, str]) -> Server:
     return Server(
         name="embed-svc",
         command=(sys.executable, "-m", "embed_svc", "serve"),
-        settings={"EMBED_DATA_DIR": str(_fresh(cache / "data"))} | settings,
+        settings={"EMBED_DATA_DIR": str(_fresh(cache / "data")), "EMBED_CACHE_BYTES_MAX": "0"} | settings,
         port_setting="EMBED_PORT",
         threads_setting="EMBED_THREADS",
         ready="/readyz",

@@ -76,14 +76,16 @@ class Service:
 def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - every verb takes them
     """Start both services, tell how to connect, stop both when told to or when one ends.
 
-    Raises Invalid for settings that cannot be used, Unavailable when a service ends.
+    Raises Invalid for settings that cannot be used, Unavailable when an address is taken or a service ends.
     """
     environ = with_addresses({**QUIET, **environment()})
     settings = load(environ)
-    for name in ("SIGTERM", "SIGHUP"):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _interrupt)
     urls = {"embed_svc": url_of(environ, "EMBED"), "memory_svc": url_of(environ, "MEMORY")}
+    for prefix in ("EMBED", "MEMORY"):
+        _refuse_taken(prefix, environ)
     with started(environ, urls) as services:
         for service in services:
             _wait_until_ready(service)
@@ -146,6 +148,22 @@ Register it with a client, for instance:
   claude mcp add --transport http memory {url}/mcp --header "Authorization: Bearer $(cat '{token_file}')"
 
 Ctrl-C stops both."""
+
+
+def _refuse_taken(prefix: str, environ: Mapping[str, str]) -> None:
+    """Raises Unavailable when another program listens there: it would be taken for our service."""
+    host, port = environ[f"{prefix}_HOST"], int(environ[f"{prefix}_PORT"])
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as listener:
+            if sys.platform != "win32":
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+    except OSError as error:
+        raise Unavailable(
+            f"{prefix}_HOST, {prefix}_PORT: cannot listen on {host} port {port} ({error.strerror or error}); end what"
+            f" uses it, or set {prefix}_PORT to another port (0 = any free one)"
+        ) from error
 
 
 def _free_port() -> int:

@@ -14,7 +14,7 @@ import msgspec
 from memory_svc.domain.access.principal import OWNER, Permission, Principal
 from memory_svc.domain.change import Change, Write
 from memory_svc.domain.memory import Ref, Vector, utc
-from memory_svc.embedding import Embedder
+from memory_svc.embedding import Embedder, Role
 from memory_svc.errors import Denied, Invalid, NotFound, Unavailable
 from memory_svc.observe import Metrics
 from memory_svc.services.limits import Limits
@@ -77,10 +77,19 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     operation: str = ""
     digest: bytes = b""
 
+    @property
+    def seconds_max(self) -> float:
+        """How long this call may take."""
+        return min(self.call.seconds_max or math.inf, self.settings.call_seconds_max)
+
+    async def vector(self, text: str, role: Role) -> Vector | None:
+        """The text's vector; None when it does not come within half of the call's time."""
+        vectors = await self.embedder.embed([text], role, within=self.seconds_max / 2)
+        return vectors[0] if vectors else None
+
     async def vector_of(self, text: str) -> dict[int, Vector]:
         """The vector of the row that the first change of a Write makes, by the change's index; {} = it must wait."""
-        vectors = await self.embedder.embed([text], "document")
-        vector = vectors[0] if vectors else None
+        vector = await self.vector(text, "document")
         if vector is None:
             self.embedder.waiting += 1
             return {}
@@ -179,15 +188,16 @@ class Catalogue:
         return answer
 
     async def _run(self, found: Operation, runtime: Runtime, request: Request) -> msgspec.Struct:
-        seconds = min(runtime.call.seconds_max or math.inf, runtime.settings.call_seconds_max)
+        seconds = runtime.seconds_max
         try:
             async with asyncio.timeout(seconds):
                 return await found.run(runtime, request)
         except TimeoutError as error:
-            raise Unavailable(
-                f"{found.name} took longer than {seconds:g} s and was given up; a change may yet be done: repeat it"
-                " with the same idempotency key, or look before you repeat it"
-            ) from error
+            maybe_done = (
+                "a change may yet be done: repeat it with the same idempotency key, or look before you repeat it"
+            )
+            remedy = "give it more time" if found.effect is Effect.READ else maybe_done
+            raise Unavailable(f"{found.name} took longer than {seconds:g} s and was given up; {remedy}") from error
 
 
 def read(request: type[RequestType], arguments: Mapping[str, Any]) -> tuple[RequestType, list[str]]:

@@ -41,8 +41,10 @@ ROWS = (
     Handling(errors.NotFound, 404, "Not there for this caller.", json_rpc=JSON_RPC_INVALID),
     Handling(errors.Conflict, 409, "Changed since it was read, locked, or already there."),
     Handling(errors.TooLarge, 413, "A body, batch or import over its limit."),
-    Handling(errors.Overloaded, 429, "A queue or pool is full; try again a little later."),
-    Handling(errors.Unavailable, 503, "The database or the embedding server does not answer; try again."),
+    Handling(
+        errors.Overloaded, 429, "Too many calls, at once or in a second, or a queue is full; try again a little later."
+    ),
+    Handling(errors.Unavailable, 503, "The database does not answer, or the call took longer than it may; try again."),
     Handling(errors.Internal, 500, "Went wrong inside the server; its log tells what."),
 )
 TABLE: Mapping[str, Handling] = {row.problem.kind: row for row in ROWS}

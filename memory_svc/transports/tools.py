@@ -68,7 +68,7 @@ class Tools:
         try:
             answer = await self._catalogue.call(params.name, arguments, call_in(context, self._zone))
             return _result(msgspec.json.encode(answer))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer
             return _result(failed(error, caller_in(context).request_id).encoded(), is_error=True)
 
 

@@ -37,7 +37,9 @@ class RecallWithContext(Request, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=list)
     limit: Annotated[int, Meta(ge=0, le=100, description="Memories at most.")] = 10
     channel: Annotated[str, Meta(max_length=1000, description="Rows of it and shared ones.")] = ""
-    deep: Annotated[bool, Meta(description="Admit weaker matches.")] = False
+    deep: Annotated[
+        bool, Meta(description="Admit weaker matches. Nothing is held back yet, so it changes nothing.")
+    ] = False
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False

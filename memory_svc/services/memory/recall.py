@@ -33,7 +33,9 @@ class Recall(Request, frozen=True, kw_only=True):
     agent_id: Annotated[str, Meta(max_length=1000, description="Whose memory to search.")]
     query: Annotated[str, Meta(description='What to look for, in any words; "" = the newest memories.')]
     limit: Annotated[int, Meta(ge=0, le=100, description="Rows at most.")] = 10
-    deep: Annotated[bool, Meta(description="Admit weaker matches.")] = False
+    deep: Annotated[
+        bool, Meta(description="Admit weaker matches. Nothing is held back yet, so it changes nothing.")
+    ] = False
     channel: Annotated[str, Meta(max_length=1000, description="Rows of it and shared ones.")] = ""
     exclude_contents: Annotated[
         list[str], Meta(max_length=1000, description="Contents you already have; not given again.")
@@ -93,8 +95,7 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
         rows = await runtime.storage.memories.page(scope, depth)
         return _answer(runtime, request, _kept(((row, whole(row)) for row in rows), request), NOT_ASKED)
     with runtime.metrics.stage("embed"):
-        vectors = await runtime.embedder.embed([query], "query")
-    vector = vectors[0] if vectors else None
+        vector = await runtime.vector(query, "query")
     with runtime.metrics.stage("candidates"):
         found = await runtime.storage.search.candidates(scope, Query(words, vector, depth))
     with runtime.metrics.stage("fuse"):
@@ -130,7 +131,7 @@ def _kept(ranked: Iterable[tuple[Memory | Episode, Shown]], request: Recall) -> 
 
 def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels:
     embedder = runtime.embedder
-    without = f"degraded: {embedder.failure or 'the query has no sound vector'}"
+    without = f"degraded: {embedder.reason}"
     return Channels(
         vectors="ran" if vector else without if embedder.enabled else f"skipped: {embedder.failure}",
         words="ran",

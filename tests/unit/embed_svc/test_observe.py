@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,17 +12,12 @@ from embed_svc.observe import METRICS, Observer
 
 
 @pytest.fixture
-def stderr(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """What the configured logging writes; the logging of the tests is restored."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+def stderr(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What the configured logging writes."""
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
     observe.configure_logging("info")
-    yield written
-    logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    return written
 
 
 def test_two_servers_in_one_process_share_no_metric() -> None:

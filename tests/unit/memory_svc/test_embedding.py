@@ -190,6 +190,30 @@ async def test_a_caller_that_gives_up_leaves_no_call_behind(client: Client) -> N
     assert client.embedder.state == "closed"
 
 
+async def test_a_caller_that_waits_less_than_the_server_has_is_let_go_and_a_hung_server_still_counts(
+    client: Client,
+) -> None:
+    client.server.fault = "hang"
+    for _ in range(2):
+        assert await client.embedder.embed(["x"], "query", within=0.01) is None
+    assert client.embedder.failure == ""
+    assert "the caller gave" in client.embedder.reason
+    with anyio.fail_after(5):
+        while client.embedder.state == "closed":  # noqa: ASYNC110
+            await anyio.sleep(0.05)
+    assert client.value("memory_embedding_degraded") == 1
+
+
+async def test_a_caller_that_waits_less_does_not_make_a_sound_server_look_broken(client: Client) -> None:
+    client.server.fault = "slow"
+    patient = Embedder(Settings(data_dir="unused", embedding_query_seconds=5.0), client.metrics, client.server)
+    for _ in range(3):
+        assert await patient.embed(["x"], "query", within=0.01) is None
+    await anyio.sleep(0.6)
+    assert (patient.state, patient.failure) == ("closed", "")
+    await patient.close()
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8401", "http://127.0.0.1:8401/", "http://127.0.0.1:8401/embed"])
 async def test_the_address_may_name_the_route_or_not(url: str, tmp_path: object) -> None:
     server = EmbeddingServer()

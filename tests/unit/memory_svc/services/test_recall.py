@@ -3,6 +3,7 @@
 import pytest
 
 from memory_svc.errors import Invalid
+from memory_svc.services.operation import Call
 from tests.conftest import House
 
 FACTS = ("the deploy runs on friday", "apples grow on trees", "the database is called harbour")
@@ -206,6 +207,14 @@ async def test_without_vectors_recall_answers_from_full_text_and_says_why(house:
     await house.worker.run_once()
     assert "advisory" not in await house.call("recall", agent_id="a", query="apples")
     assert house.gauge("memory_embedding_degraded") == 0
+
+
+async def test_a_caller_in_a_hurry_gets_what_full_text_finds_while_the_server_hangs(house: House) -> None:
+    await stored(house, *FACTS)
+    house.server.fault = "hang"
+    answer = await house.call("recall", Call(seconds_max=0.5), agent_id="a", query="apples")
+    assert contents(answer)[0] == FACTS[1]
+    assert answer["channels"]["vectors"] == f"degraded: {answer['advisory']['evidence']}"
 
 
 async def test_without_an_embedding_server_the_advice_is_a_hint(plain_house: House) -> None:

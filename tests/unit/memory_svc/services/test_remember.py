@@ -266,8 +266,11 @@ async def test_a_call_that_takes_too_long_is_given_up_and_says_so(
         await anyio.sleep(3600)
 
     monkeypatch.setattr(house.storage.profiles, "of", never)
-    with pytest.raises(Unavailable, match="get_profile took longer than 0.1 s"):
+    with pytest.raises(Unavailable, match="get_profile took longer than 0.1 s and was given up; give it more time"):
         await house.call("get_profile", Call(seconds_max=0.1), agent_id="a")
+    monkeypatch.setattr(house.storage, "apply", never)
+    with pytest.raises(Unavailable, match="store took longer than 0.1 s .* may yet be done: repeat it with the same"):
+        await house.call("store", Call(seconds_max=0.1), agent_id="a", content="x")
 
 
 async def test_a_caller_that_asks_too_much_is_told_to_wait_and_others_are_not(
