@@ -182,7 +182,13 @@ def _disks() -> list[tuple[str, list[str], tuple[int, int]]]:
     disks: list[tuple[str, list[str], tuple[int, int]]] = [("this disk", [], (200, 2000))]
     if shutil.which("strace"):
         tracing = ["-e", "trace=fdatasync,fsync", "-e", f"inject=fdatasync,fsync:delay_exit={SYNC_MICROSECONDS}"]
-        disks.append(("each sync 20 ms longer", ["strace", "-D", "-f", "-qq", "-o", os.devnull, *tracing], (50, 1000)))
+        disks.append(
+            (
+                "each sync 20 ms longer",
+                ["strace", "-D", "--seccomp-bpf", "-f", "-qq", "-o", os.devnull, *tracing],
+                (50, 1000),
+            )
+        )
     return disks
 
 
