@@ -31,7 +31,8 @@ BATCH_CHARS_MAX = 400_000
 NORM_TOLERANCE = 0.01
 LATE_SECONDS_MAX = 30.0
 LATE_MAX = 32
-NOT_IN_TIME = "no sound vector came within the time that the caller gave"
+LEFT_MAX = 32
+NOT_IN_TIME = "no vector came within the caller's time, or none that is sound"
 PROBE = "Does the embedding server answer?"
 
 
@@ -131,13 +132,16 @@ class Embedder:
 
         None at once while the breaker is open, and when no text gets a vector in time. seconds: how long the
         server has; None = as the settings say for that role. within: how long the caller waits. That it waits less is
-        no fault of the server: the request goes on without it, and counts when the server's time is over.
+        no fault of the server: the request goes on without it, and counts when the server's time is over. Callers
+        in a hurry get None at once while LEFT_MAX of these are under way.
         """
         if not self._url or self._breaker.state != "closed":
             return None
         patience = seconds or self._seconds[role]
         if within >= patience:
             return await self._measured(texts, role, patience)
+        if len(self._left) >= LEFT_MAX:
+            return None
         asked = asyncio.create_task(self._measured(texts, role, patience))
         self._left.add(asked)
         asked.add_done_callback(self._left.discard)
