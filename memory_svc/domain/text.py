@@ -72,9 +72,12 @@ def fold(text: str) -> str:
     plain = normal(text).casefold().replace("’", "'")
     if plain.isascii():
         return plain
+    decomposed = unicodedata.normalize("NFD", plain)
+    if not any(map(unicodedata.combining, decomposed)):
+        return unicodedata.normalize("NFC", decomposed).replace(TATWEEL, "")
     kept: list[str] = []
     base = ""
-    for character in unicodedata.normalize("NFD", plain):
+    for character in decomposed:
         if not unicodedata.combining(character):
             base = character
         elif base < FOLDED_BELOW:
@@ -89,15 +92,7 @@ def words(text: str) -> list[str]:
     An identifier stands whole and in its parts (`bug-183`, `bug`, `183`; `parseConfig`, `parse`, `config`). A run of an
     unspaced script stands as its pairs of characters and its last character, so that one character finds it too.
     """
-    found: list[str] = []
-    for match in TOKEN.finditer(normal(text)):
-        if match["run"]:
-            found += pairs(fold(match["run"]))
-        elif match["word"]:
-            found += _word_and_parts(match["word"])
-        elif unicodedata.category(match["symbol"])[0] == "S":
-            found.append(match["symbol"])
-    return found
+    return [word for match in TOKEN.finditer(normal(text)) for word in _words_of(match)]
 
 
 def pairs(run: str) -> list[str]:
@@ -112,7 +107,7 @@ def query_words(text: str, count_max: int = 64) -> list[str]:
     """
     asked: list[str] = []
     for match in TOKEN.finditer(normal(text)):
-        found = words(match[0])
+        found = _words_of(match)
         asked += found[:-1] if match["run"] and len(found) > 1 else found
     telling = [word for word in asked if word.partition("'")[0] not in STOP_WORDS]
     return list(dict.fromkeys(telling or asked))[:count_max]
@@ -126,6 +121,14 @@ def is_single_character(word: str) -> bool:
 def preview(text: str, chars: int) -> str:
     """The head of a text, a pure prefix of at most `chars` characters."""
     return text[:chars]
+
+
+def _words_of(token: re.Match[str]) -> list[str]:
+    if token["run"]:
+        return pairs(fold(token["run"]))
+    if token["word"]:
+        return _word_and_parts(token["word"])
+    return [token["symbol"]] if unicodedata.category(token["symbol"])[0] == "S" else []
 
 
 def _word_and_parts(word: str) -> list[str]:
