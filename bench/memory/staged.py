@@ -90,9 +90,8 @@ def put_in(stopwatch: Stopwatch) -> None:
         ("convert", operation, "read"),
         ("words arm", words, "ranked"),
         ("vectors arm", Resident, "nearest"),
-        ("rows", search, "_Rows"),
+        ("rows", search, "rows"),
         ("snapshot", search.Search, "_candidates"),
-        ("fuse", recall, "rrf"),
         ("fuse", recall, "_kept"),
         ("fuse", recall, "_answer"),
     ]

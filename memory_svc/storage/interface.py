@@ -4,8 +4,8 @@ No method takes or gives SQL, a row of the engine, a cursor or a transaction. A 
 Every method raises Unavailable when the engine does not answer.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from memory_svc.domain.memory import Episode, Memory, Profile, Ref, Row, Vector
 from memory_svc.domain.scope import Scope
 
 WATCH_SECONDS_MAX = 0.25
+T = TypeVar("T")
 
 
 class RowVector(msgspec.Struct, frozen=True):
@@ -44,23 +45,21 @@ class Query(msgspec.Struct, frozen=True):
     depth: int
 
 
-class Hit(msgspec.Struct, frozen=True):
-    """One row of an arm. score: cosine, or a text score over the arm's own best for this query (0 to 1)."""
-
-    ref: Ref
-    score: float
+# (document number, score) of an arm's rows, best first; a cosine, or a text score over the arm's own best (0 to 1).
+Hits = Sequence[tuple[int, float]]
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """Every arm's rows, best first, all of one snapshot, and the rows themselves.
+    """Every arm's rows, best first, all of one snapshot.
 
     vectors: rows of any kind by cosine. words: memories by text score. episodes: episodes by text score.
+    rows: those of these refs that there are, as the snapshot has them; only to be asked inside it.
     """
 
-    vectors: tuple[Hit, ...] = ()
-    words: tuple[Hit, ...] = ()
-    episodes: tuple[Hit, ...] = ()
-    rows: Mapping[Ref, Row] = {}
+    vectors: Hits
+    words: Hits
+    episodes: Hits
+    rows: Callable[[Sequence[Ref]], Mapping[Ref, Row]]
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -129,8 +128,11 @@ class Profiles(Protocol):
 class Search(Protocol):
     """Every retriever, in one snapshot."""
 
-    async def candidates(self, scope: Scope, query: Query) -> Candidates:
-        """Each arm's best rows within the scope; the scope acts before the ranking."""
+    async def candidates(self, scope: Scope, query: Query, read: Callable[[Candidates], T]) -> T:
+        """What `read` makes of each arm's best rows within the scope; the scope acts before the ranking.
+
+        `read` is called inside the snapshot, in a thread of the engine.
+        """
         ...
 
 

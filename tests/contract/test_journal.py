@@ -14,7 +14,7 @@ from memory_svc.domain.scope import Scope
 from memory_svc.errors import Problem
 from memory_svc.storage.interface import Query, Storage
 from memory_svc.storage.sqlite.engine import SqliteStorage
-from tests.support.corpus import NOW, episode, memory, put, vector, write
+from tests.support.corpus import NOW, candidates, episode, memory, put, vector, write
 
 IDS = st.integers(1, 6)
 TEXTS = st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon"])
@@ -30,7 +30,7 @@ CHANGES = st.one_of(
 
 async def everything(storage: Storage) -> list[object]:
     """All rows, and what each word finds."""
-    hits = [(await storage.search.candidates(Scope(), Query((word,), None, 100))) for word in ("alpha", "beta")]
+    hits = [(await candidates(storage, Scope(), Query((word,), None, 100))) for word in ("alpha", "beta")]
     return [
         await storage.memories.page(Scope(), 1000),
         await storage.episodes.page(Scope(), 1000),
@@ -127,7 +127,7 @@ async def test_after_the_erasure_steps_no_byte_of_an_erased_text_is_left(tmp_pat
         held = file.read_bytes()
         for secret in [*secrets, "京都", "学病"]:
             assert secret.encode() not in held, (file.name, secret)
-    words = await engine.search.candidates(Scope(), Query(("ordinary",), None, 1000))
+    words = await candidates(engine, Scope(), Query(("ordinary",), None, 1000))
     assert len(words.words) == 300
     await engine.close()
 
@@ -160,7 +160,7 @@ async def test_no_byte_is_left_where_the_cells_of_many_pages_were_moved(tmp_path
     assert len(await engine.memories.page(Scope(), 1000)) == len(kept)
     assert await engine.upkeep.verify() == []
     await engine.apply(put("life goes on"))
-    found = await engine.search.candidates(Scope(), Query((marks[kept[0]],), vector(str(kept[0])), 5))
+    found = await candidates(engine, Scope(), Query((marks[kept[0]],), vector(str(kept[0])), 5))
     assert found.words[0].ref == found.vectors[0].ref == Ref(Kind.MEMORY, kept[0] + 1)
     await engine.close()
     connection = apsw.Connection(str(tmp_path / "memory.db"))

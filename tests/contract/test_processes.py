@@ -15,7 +15,7 @@ from memory_svc.storage.interface import Query
 from memory_svc.storage.sqlite.connection import open_connection, refuse_read_only
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from memory_svc.storage.sqlite.turn import turn
-from tests.support.corpus import put, vector
+from tests.support.corpus import candidates, put, vector
 
 
 async def test_two_engines_on_one_file_see_each_others_writes_at_once(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ async def test_two_engines_on_one_file_see_each_others_writes_at_once(tmp_path: 
     for number in range(20):
         writer, reader = (one, two) if number % 2 else (two, one)
         await writer.apply(put(f"fact {number}"), {0: vector(f"v{number}")})
-        found = await reader.search.candidates(Scope(), Query((str(number),), vector(f"v{number}"), 1))
+        found = await candidates(reader, Scope(), Query((str(number),), vector(f"v{number}"), 1))
         assert found.vectors[0].ref == found.words[0].ref
     await one.close()
     await two.close()

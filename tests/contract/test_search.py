@@ -14,12 +14,12 @@ from memory_svc.storage.interface import Query, RowVector, Storage
 from memory_svc.storage.sqlite.connection import open_connection
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from memory_svc.storage.sqlite.vectors import Resident
-from tests.support.corpus import episode, put, vector, write
+from tests.support.corpus import candidates, episode, put, vector, write
 
 
 async def nearest(storage: Storage, scope: Scope, seed: str, depth: int = 10) -> list[tuple[str, float]]:
     """(ref, cosine), best first."""
-    found = await storage.search.candidates(scope, Query((), vector(seed), depth))
+    found = await candidates(storage, scope, Query((), vector(seed), depth))
     return [(str(hit.ref), hit.score) for hit in found.vectors]
 
 
@@ -68,7 +68,7 @@ async def test_every_arm_sees_the_scope_and_nothing_else(storage: Storage, scope
     ]
     for number, each in enumerate(axes, start=1):
         await storage.apply(put(f"needle {number}", **each), {0: vector("same")})
-    found = await storage.search.candidates(scope, Query(("needle",), vector("same"), 10))
+    found = await candidates(storage, scope, Query(("needle",), vector("same"), 10))
     for arm in (found.vectors, found.words):
         assert {str(hit.ref.id) for hit in arm} == seen
     assert {str(row.id) for row in await storage.memories.page(scope, 10)} == seen
@@ -82,14 +82,14 @@ async def test_episodes_are_found_by_words_and_vectors_in_their_scope(storage: S
         (Scope(source="s"), 0),
         (Scope(source="s", channel="c"), 1),
     ):
-        found = await storage.search.candidates(scope, Query(("needle",), vector("same"), 10))
+        found = await candidates(storage, scope, Query(("needle",), vector("same"), 10))
         assert (len(found.vectors), len(found.episodes), len(found.words)) == (seen, seen, 0)
 
 
 async def test_text_scores_are_scaled_to_the_best_of_their_arm(storage: Storage) -> None:
     for text in ("needle needle", "needle in much hay and more hay", "hay"):
         await storage.apply(put(text))
-    found = await storage.search.candidates(Scope(), Query(("needle",), None, 10))
+    found = await candidates(storage, Scope(), Query(("needle",), None, 10))
     assert found.words[0].score == 1.0
     assert 0.0 < found.words[1].score < 1.0
 
@@ -102,7 +102,7 @@ async def test_a_changed_or_erased_row_is_found_no_more_by_what_it_was(storage: 
     await storage.apply(write(Forget(Ref(Kind.MEMORY, 2))))
     assert await nearest(storage, Scope(), "apple") == []
     for word, count in (("apple", 0), ("pear", 0), ("plum", 1)):
-        found = await storage.search.candidates(Scope(), Query((word,), None, 10))
+        found = await candidates(storage, Scope(), Query((word,), None, 10))
         assert len(found.words) == count
 
 
@@ -127,7 +127,7 @@ async def test_vectors_of_another_model_wait_and_are_never_compared(storage: Sto
     assert {row.text for row in await storage.derived.waiting("f1", 10)} == {"old", "none"}
     assert await storage.derived.waiting_count("f1") == 2
     assert await storage.derived.waiting_count("") == 1
-    old = await storage.search.candidates(Scope(), Query((), vector("same", "f0"), 10))
+    old = await candidates(storage, Scope(), Query((), vector("same", "f0"), 10))
     assert [str(hit.ref) for hit in old.vectors] == ["mem:1"]
 
 
@@ -145,7 +145,7 @@ async def test_readers_and_a_writer_at_once_always_see_whole_rows(storage: Stora
 
     async def keep_reading() -> None:
         for _ in range(60):
-            found = await storage.search.candidates(Scope(), Query(("needle",), vector("t5"), 200))
+            found = await candidates(storage, Scope(), Query(("needle",), vector("t5"), 200))
             assert {hit.ref for hit in found.vectors} == {hit.ref for hit in found.words} == set(found.rows)
 
     await asyncio.gather(keep_writing(), keep_reading(), keep_reading())
@@ -200,10 +200,10 @@ async def test_a_scope_of_most_rows_and_one_of_few_rank_their_words_alike(storag
             put(f"needle {'thread ' * (number % 3)}{filler}", agent="few" if number % 6 == 0 else "most")
         )
     asked = Query(("needle", "thread"), None, 100)
-    everything = (await storage.search.candidates(Scope(), asked)).words
+    everything = (await candidates(storage, Scope(), asked)).words
     for agent in ("most", "few"):
-        whole = (await storage.search.candidates(Scope(agent=agent), asked)).words
-        found = (await storage.search.candidates(Scope(agent=agent), Query(asked.words, None, depth))).words
+        whole = (await candidates(storage, Scope(agent=agent), asked)).words
+        found = (await candidates(storage, Scope(agent=agent), Query(asked.words, None, depth))).words
         owned = {hit.ref for hit in whole}
         assert len(owned) == {"most": 50, "few": 10}[agent]
         assert [hit.ref for hit in found] == [hit.ref for hit in everything if hit.ref in owned][:depth]

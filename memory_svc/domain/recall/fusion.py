@@ -4,7 +4,7 @@ Reciprocal rank fusion: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion ou
 Learning Methods, SIGIR 2009.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -19,16 +19,17 @@ class Fused(msgspec.Struct, frozen=True):
     arms: tuple[str, ...]
 
 
-def rrf(arms: Mapping[str, Sequence[Ref]], k: int) -> list[Fused]:
-    """The rows of all arms, best first: a row's score is the sum over its arms of 1 / (k + rank), ranks from 1.
+def rrf(arms: Mapping[str, Sequence[int]], k: int) -> Iterator[Fused]:
+    """The rows of all arms, given as document numbers, best first.
 
-    Equal scores are ordered by document number, so that the same arms always give the same list.
+    A row's score is the sum over its arms of 1 / (k + rank), ranks from 1. Equal scores are ordered by document number,
+    so that the same arms always give the same list.
     """
-    scores: dict[Ref, float] = {}
-    found_by: dict[Ref, list[str]] = {}
-    for name, refs in arms.items():
-        for rank, ref in enumerate(refs, start=1):
-            scores[ref] = scores.get(ref, 0.0) + 1.0 / (k + rank)
-            found_by.setdefault(ref, []).append(name)
-    ordered = sorted((-score, ref.document, ref) for ref, score in scores.items())
-    return [Fused(ref, -score, tuple(found_by[ref])) for score, _, ref in ordered]
+    scores: dict[int, float] = {}
+    for documents in arms.values():
+        for rank, document in enumerate(documents, start=1):
+            scores[document] = scores.get(document, 0.0) + 1.0 / (k + rank)
+    holding = {name: frozenset(documents) for name, documents in arms.items()}
+    for document in sorted(scores, key=lambda document: (-scores[document], document)):
+        found_by = tuple(name for name, documents in holding.items() if document in documents)
+        yield Fused(Ref.of_document(document), scores[document], found_by)

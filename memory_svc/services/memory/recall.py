@@ -96,22 +96,28 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
         return _answer(runtime, request, _kept(((row, whole(row)) for row in rows), request), NOT_ASKED)
     with runtime.metrics.stage("embed"):
         vector = await runtime.vector(query, "query")
+
+    def best_first(found: Candidates) -> list[Shown]:
+        with runtime.metrics.stage("fuse"):
+            return _kept(_fused(found, runtime.settings.rrf_k, request.limit + len(request.exclude_contents)), request)
+
     with runtime.metrics.stage("candidates"):
-        found = await runtime.storage.search.candidates(scope, Query(words, vector, depth))
-    with runtime.metrics.stage("fuse"):
-        rows_best_first = _kept(_fused(found, runtime.settings.rrf_k), request)
-        return _answer(runtime, request, rows_best_first, _channels(runtime, scope, vector))
+        shown = await runtime.storage.search.candidates(scope, Query(words, vector, depth), best_first)
+    return _answer(runtime, request, shown, _channels(runtime, scope, vector))
 
 
-def _fused(found: Candidates, k: int) -> Iterator[tuple[Memory | Episode, Shown]]:
-    """The candidates, best first, as they are in the store and as they are shown. Made as they are asked for."""
+def _fused(found: Candidates, k: int, at_once: int) -> Iterator[tuple[Memory | Episode, Shown]]:
+    """The candidates, best first, as they are in the store and as they are shown; so many are read at once."""
     arms = {"vectors": found.vectors, "words": found.words, "episodes": found.episodes}
-    cosines = {hit.ref: hit.score for hit in found.vectors}
-    for fused in rrf({name: [hit.ref for hit in hits] for name, hits in arms.items()}, k):
-        row = found.rows[fused.ref]
-        if isinstance(row, Memory | Episode):
-            reason = _reason(fused, cosines.get(fused.ref))
-            yield row, msgspec.structs.replace(whole(row), match_reason=reason)
+    cosines = dict(found.vectors)
+    ranked = rrf({name: [document for document, _ in hits] for name, hits in arms.items()}, k)
+    while batch := list(islice(ranked, at_once)):
+        rows = found.rows([fused.ref for fused in batch])
+        for fused in batch:
+            row = rows.get(fused.ref)
+            if isinstance(row, Memory | Episode):
+                reason = _reason(fused, cosines.get(fused.ref.document))
+                yield row, msgspec.structs.replace(whole(row), match_reason=reason)
 
 
 def _reason(fused: Fused, cosine: float | None) -> MatchReason:

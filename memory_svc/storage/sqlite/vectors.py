@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from memory_svc.domain.memory import Kind, Ref, Vector
 from memory_svc.domain.scope import Scope
 from memory_svc.storage.interface import RowVector, Waiting
+from memory_svc.storage.nearest import Matrix
 from memory_svc.storage.sqlite import episodes, memories
 from memory_svc.storage.sqlite.connection import Readers, Writer
 
@@ -27,9 +28,6 @@ FOLLOWED = (
     " LEFT JOIN memories m ON v.document & 15 = 0 AND m.id = v.document >> 4"
     " LEFT JOIN episodes e ON v.document & 15 = 1 AND e.id = v.document >> 4"
 )
-GATHER_BELOW = 1 / 3
-# So many rows stay in the processor's cache between being gathered and being read.
-GATHERED_ROWS = 256
 CHANGES_KEPT = 4096
 ROW_START = 1024
 
@@ -112,10 +110,10 @@ class Resident:
             now = self._follow(connection, vector.fingerprint, len(query))
             changed = self._changed_after(now)
             rows = self._seen(scope, now)
-            matrix, documents = self._matrix, self._documents
+            view, documents = self._matrix.view(), self._documents
         if changed is None:
             return Resident().nearest(connection, scope, vector, depth)
-        found = _best(matrix, documents, rows, query, depth)
+        found = view.best(rows, documents, query, depth)
         if not changed:
             return found
         # Rows that changed after this snapshot began are read from it, since the copy may hold later states alone.
@@ -125,7 +123,7 @@ class Resident:
 
     def _all(self, scope: Scope, query: NDArray[np.float32]) -> list[tuple[int, float]]:
         rows = self._seen(scope, self._number)
-        return _best(self._matrix, self._documents, rows, query, len(rows))
+        return self._matrix.view().best(rows, self._documents, query, len(rows))
 
     def _reset(self, fingerprint: str, dimensions: int) -> None:
         self._fingerprint, self._dimensions = fingerprint, dimensions
@@ -133,7 +131,7 @@ class Resident:
         self._slots: dict[int, int] = {}
         self._changes: deque[tuple[int, int]] = deque(maxlen=CHANGES_KEPT)
         self._names: dict[str, int] = {}
-        self._matrix: NDArray[np.float32] = np.empty((ROW_START, dimensions), dtype=np.float32)
+        self._matrix = Matrix(dimensions)
         self._documents, self._born, self._died = (np.zeros(ROW_START, dtype=np.int64) for _ in range(3))
         self._axes: NDArray[np.int32] = np.zeros((4, ROW_START), dtype=np.int32)
 
@@ -178,7 +176,7 @@ class Resident:
         if self._count == len(self._documents):
             self._grow()
         at = self._count
-        self._matrix[at] = np.frombuffer(values, dtype="<f4")
+        self._matrix.add(np.frombuffer(values, dtype="<f4"))
         self._documents[at], self._born[at], self._died[at] = document, number, ALIVE
         self._axes[:, at] = [self._name(text) for text in (agent, project or "", channel or "", source)]
         self._slots[document] = at
@@ -187,7 +185,6 @@ class Resident:
     def _grow(self) -> None:
         """Twice the room, in new arrays: a reader keeps those it holds."""
         room = len(self._documents)
-        self._matrix = np.concatenate([self._matrix, np.empty_like(self._matrix)])
         self._documents, self._born, self._died = (
             np.concatenate([column, np.zeros(room, dtype=np.int64)])
             for column in (self._documents, self._born, self._died)
@@ -219,38 +216,6 @@ class Resident:
             is_episode = self._documents[upto] & 15 == Kind.EPISODE.code
             seen &= np.where(is_episode, scope.shows_episodes(), np.isin(sources, numbers))
         return np.flatnonzero(seen)
-
-
-def _best(
-    matrix: NDArray[np.float32],
-    documents: NDArray[np.int64],
-    rows: NDArray[np.intp],
-    query: NDArray[np.float32],
-    depth: int,
-) -> list[tuple[int, float]]:
-    if not len(rows) or depth <= 0:
-        return []
-    rough = _products(matrix, rows, query)
-    if len(rows) > depth:
-        cut = np.partition(rough, len(rough) - depth)[len(rough) - depth] - 1e-5
-        rows = rows[rough >= cut]
-    # The product's rounding depends on how it is made; the answer must not.
-    cosines = np.multiply(matrix[rows], query, dtype=np.float64).sum(axis=1)
-    found = documents[rows]
-    order = np.lexsort((found, -cosines))[:depth]
-    return [(int(found[at]), float(cosines[at])) for at in order]
-
-
-def _products(matrix: NDArray[np.float32], rows: NDArray[np.intp], query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The product of each of these rows with the query, a row at a time and in this thread.
-
-    A product of matrix and vector wakes the threads of the linear algebra library, which wait for more by spinning.
-    """
-    if len(rows) >= GATHER_BELOW * len(matrix):
-        whole: NDArray[np.float32] = np.vecdot(matrix[: rows[-1] + 1], query)
-        return whole[rows]
-    blocks = (rows[at : at + GATHERED_ROWS] for at in range(0, len(rows), GATHERED_ROWS))
-    return np.concatenate([np.vecdot(matrix[block], query) for block in blocks])
 
 
 def _waiting(connection: apsw.Connection, fingerprint: str, limit: int) -> list[Waiting]:

@@ -11,6 +11,7 @@ from memory_svc.services.operation import Call
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Query, Storage
 from tests.conftest import House
+from tests.support.corpus import candidates
 
 
 async def test_the_worker_fills_in_vectors_while_it_runs(house: House) -> None:
@@ -24,7 +25,7 @@ async def test_the_worker_fills_in_vectors_while_it_runs(house: House) -> None:
                 await anyio.sleep(0.05)
     vector = await house.embedder.embed(["fact 7"], "query")
     assert vector is not None
-    found = await house.storage.search.candidates(Scope(), Query((), vector[0], 100))
+    found = await candidates(house.storage, Scope(), Query((), vector[0], 100))
     assert len(found.vectors) == 70
 
 
