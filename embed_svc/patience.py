@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import closing
+from typing import Any, TypeVar, cast
 
 from litestar import Request
 
@@ -22,19 +23,32 @@ async def while_awaited(request: Request[Any, Any, Any], work: Coroutine[Any, An
     Raises Left where the caller closes the connection first, Unavailable where its deadline passes first, Invalid
     where that is no number; then the work is cancelled.
     """
-    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(_left(request))]
-    try:
+    with closing(work):
         seconds = _seconds_left(request)
-        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            return tasks[0].result()  # type: ignore[return-value]
-        if tasks[1].done():
-            raise Left("the caller closed the connection before the answer was there")
-        raise Unavailable(f"the deadline of {request.headers[DEADLINE]} ms has passed: give it longer, or try later")
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        worker = cast(asyncio.Task[Any], asyncio.current_task())
+        is_waiting = True
+
+        def leave(watched: asyncio.Future[None]) -> None:
+            if is_waiting and not watched.cancelled():
+                worker.cancel()
+
+        watcher = asyncio.ensure_future(_left(request))
+        watcher.add_done_callback(leave)
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                return await work
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            told = request.headers[DEADLINE]
+            raise Unavailable(f"the deadline of {told} ms has passed: give it longer, or try later") from error
+        except asyncio.CancelledError:
+            if not watcher.done() or watcher.cancelled() or worker.uncancel():
+                raise
+            raise Left("the caller closed the connection before the answer was there") from None
+        finally:
+            is_waiting = False
+            watcher.cancel()
 
 
 def _seconds_left(request: Request[Any, Any, Any]) -> float | None:

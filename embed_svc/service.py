@@ -18,6 +18,8 @@ from embed_svc.self_test import unsound
 from embed_svc.tokens import PIECE_CHARS_MAX
 
 LOADING_RETRY_SECONDS = 2
+# Reading so few characters takes less than handing them to another thread and back.
+HERE_CHARS_MAX = 512
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -132,7 +134,10 @@ class Embedder:
         for group in _groups(texts):
             is_long = whole and len(group[0]) > PIECE_CHARS_MAX
             executor = self._counter if is_long else self._tokeniser
-            read += await loop.run_in_executor(executor, self._model.measure, group, role, whole)
+            if sum(map(len, group)) <= HERE_CHARS_MAX:
+                read += self._model.measure(group, role, whole)
+            else:
+                read += await loop.run_in_executor(executor, self._model.measure, group, role, whole)
         return read
 
     async def _rows(self, read: Sequence[Tokens]) -> list[Floats]:
