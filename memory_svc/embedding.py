@@ -10,12 +10,13 @@ import operator
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from typing import Literal
 
-import httpx2
 import msgspec
 
 from memory_svc.domain.memory import Vector
+from memory_svc.embedding_http import Connections, Send
 from memory_svc.observe import Metrics, log
 from memory_svc.settings import Settings
 
@@ -89,21 +90,21 @@ class Embedder:
     """Asks the embedding server, and remembers whether it answers.
 
     fingerprint: of the model that answered last, "" before the first answer. failure: why the last call gave no
-    vectors, "" when it gave some. waiting: rows known to lack a vector.
+    vectors, "" when it gave some. waiting: rows known to lack a vector. send: asks in place of a connection.
     """
 
     def __init__(
         self,
         settings: Settings,
         metrics: Metrics,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        send: Send | None = None,
         token: str = "",
     ) -> None:
         self._url = settings.embedding_url.rstrip("/").removesuffix("/embed")
         self._seconds = {"query": settings.embedding_query_seconds, "document": settings.embedding_store_seconds}
         self._metrics = metrics
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx2.AsyncClient(trust_env=False, transport=transport, headers=headers)
+        self._connections = Connections(f"{self._url}/embed", token)
+        self._send = send or self._connections.post
         self._breaker = Breaker(settings.embedding_failures_max)
         self._told: set[str] = set()
         self._late: set[asyncio.Task[list[Vector | None]]] = set()
@@ -181,7 +182,7 @@ class Embedder:
         """Let go of the connections."""
         for task in (*self._late, *self._left):
             task.cancel()
-        await self._client.aclose()
+        await self._connections.close()
 
     async def _measured(self, texts: Sequence[str], role: Role, patience: float) -> list[Vector | None] | None:
         self._asked_at = time.monotonic()
@@ -228,18 +229,16 @@ class Embedder:
         return [None if isinstance(each, Faulty) else each for each in found]
 
     async def _ask(self, texts: Sequence[str], role: Role) -> list[Vector | Faulty]:
-        body = msgspec.json.encode({"texts": texts, "input_type": role})
-        headers = {"content-type": "application/json"}
         try:
-            response = await self._client.post(f"{self._url}/embed", content=body, headers=headers, timeout=None)
-        except httpx2.HTTPError as error:
-            raise Faulty("unreachable", f"it cannot be reached ({type(error).__name__})") from error
-        if response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+            status, content = await self._send(msgspec.json.encode({"texts": texts, "input_type": role}))
+        except OSError as error:
+            raise Faulty("unreachable", f"it cannot be reached ({error})") from error
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
             raise Faulty("overloaded", "it has more work than it takes (status 429)")
-        if response.status_code != httpx2.codes.OK:
-            raise Faulty("status", f"it answered with status {response.status_code}")
+        if status != HTTPStatus.OK:
+            raise Faulty("status", f"it answered with status {status}")
         try:
-            answer = msgspec.json.decode(response.content, type=_Answer)
+            answer = msgspec.json.decode(content, type=_Answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Faulty("garbage", "its answer is not what the contract says") from error
         if len(answer.embeddings) != len(texts):

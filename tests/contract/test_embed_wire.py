@@ -1,9 +1,11 @@
-"""The contract between the two services is the wire: our client against our server, no socket between them."""
+"""The contract between the two services is the wire: our client against our server, over a socket."""
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 
-import httpx2
 import pytest
+import uvicorn
 
 from embed_svc import api
 from embed_svc.batching import Limits
@@ -34,9 +36,15 @@ async def client(readiness: Readiness) -> AsyncIterator[Client]:
     """A client of it."""
     observer = Observer(lambda: 0)
     app = Observed(api.create(ServerSettings(), readiness, observer), observer)
-    made = Client(Settings(data_dir="unused"), Metrics(), httpx2.ASGITransport(app))
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, ws="none"))
+    serving = asyncio.create_task(server.serve([listening]))
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    made = Client(Settings(data_dir="unused", embedding_url=url), Metrics())
     yield made
     await made.close()
+    server.should_exit = True
+    await serving
 
 
 @pytest.mark.parametrize("count", [1, 2, 100, 101, 250])

@@ -6,8 +6,6 @@ import hashlib
 import json
 import math
 
-import httpx2
-
 DIMENSIONS = 64
 
 
@@ -32,7 +30,7 @@ def bag_of_words(text: str) -> list[float]:
     return [value / norm for value in values] if any(values) else [1.0] + [0.0] * (DIMENSIONS - 1)
 
 
-class EmbeddingServer(httpx2.AsyncBaseTransport):
+class EmbeddingServer:
     """Answers as an embedding server does. What is wrong with it is set by `fault`.
 
     fault: "" | "refuse" | "hang" | "slow" | "status" | "busy" | "garbage" | "zero" | "long" | "count" | "nan" |
@@ -45,19 +43,19 @@ class EmbeddingServer(httpx2.AsyncBaseTransport):
         self.unreadable = "\0"
         self.asked: list[tuple[str, list[str]]] = []
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        body = json.loads(await request.aread())
+    async def __call__(self, request: bytes) -> tuple[int, bytes]:
+        body = json.loads(request)
         self.asked.append((body["input_type"], body["texts"]))
         if self.fault == "refuse":
-            raise httpx2.ConnectError("refused")
+            raise ConnectionRefusedError("refused")
         await asyncio.sleep({"hang": 3600, "slow": 0.4}.get(self.fault, 0))
         plain = {
-            "busy": httpx2.Response(429, json={"ok": False}),
-            "status": httpx2.Response(503, json={"ok": False}),
-            "garbage": httpx2.Response(200, content=b"<html>"),
-            "nan": httpx2.Response(200, content=b'{"embeddings":[[NaN]],"dimensions":1}'),
+            "busy": (429, b'{"ok":false}'),
+            "status": (503, b'{"ok":false}'),
+            "garbage": (200, b"<html>"),
+            "nan": (200, b'{"embeddings":[[NaN]],"dimensions":1}'),
         }
-        return plain.get(self.fault) or httpx2.Response(200, json=self._answer(body["texts"]))
+        return plain.get(self.fault) or (200, json.dumps(self._answer(body["texts"])).encode())
 
     def _answer(self, texts: list[str]) -> dict[str, object]:
         vectors = [bag_of_words(text) for text in texts]
