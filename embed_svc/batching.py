@@ -4,9 +4,8 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Generic, TypeVar
 
 import msgspec
@@ -107,14 +106,15 @@ class Batcher(Generic[Item, Result]):
         self._limits = limits
         self._observer = observer
         self._lock = threading.RLock()
+        self._arrived = threading.Condition(self._lock)
         self._waiting: list[_Ticket[Item, Result]] = []
         self._waiting_tokens = 0
-        self._busy = False
         self._closed = False
         self._inside = 0
         self._seconds_a_text = 0.0
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embed-worker")
         observer.follow("embed_queue_age_seconds", self._age_seconds)
+        self._worker = threading.Thread(target=self._work, name="embed-worker", daemon=True)
+        self._worker.start()
 
     @contextmanager
     def room(self, count: int) -> Iterator[None]:
@@ -147,7 +147,7 @@ class Batcher(Generic[Item, Result]):
             if self._waiting_tokens + tokens > self._limits.queue_tokens_max:
                 raise self._full(f"{self._waiting_tokens} of {self._limits.queue_tokens_max} tokens wait")
             self._wait([*self._waiting, *tickets])
-            self._start_next()
+            self._arrived.notify()
         job.answer.add_done_callback(lambda answer: self._drop(job) if answer.cancelled() else None)
         return job.answer
 
@@ -157,9 +157,10 @@ class Batcher(Generic[Item, Result]):
             self._closed = True
             jobs = {ticket.job for ticket in self._waiting}
             self._wait([])
+            self._arrived.notify()
         for job in jobs:
             job.fail(Unavailable("the service stopped before this text's turn: try again"))
-        self._worker.shutdown(wait=True)
+        self._worker.join()
 
     def _hold(self, count: int) -> None:
         self._inside += count
@@ -183,16 +184,25 @@ class Batcher(Generic[Item, Result]):
         with self._lock:
             return time.monotonic() - self._waiting[0].since if self._waiting else 0.0
 
-    def _start_next(self) -> None:
-        """With the lock held: hand the worker its next batch, unless it has one."""
-        if self._busy:
-            return
-        batch = self._take()
-        if not batch:
-            return
-        self._busy = True
-        running = self._worker.submit(self._measured, [ticket.item for ticket in batch])
-        running.add_done_callback(partial(self._settle, batch))
+    def _work(self) -> None:
+        """In the worker: batch after batch, each caller answered when its last text has run."""
+        while batch := self._next():
+            try:
+                results = self._measured([ticket.item for ticket in batch])
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the callers are told and the next batch runs
+                self._fail(batch, error)
+            else:
+                for ticket, result in zip(batch, results, strict=True):
+                    ticket.job.settle(ticket.index, result)
+
+    def _next(self) -> list[_Ticket[Item, Result]]:
+        """Wait for the next batch; none once closed."""
+        with self._lock:
+            while not self._closed:
+                if self._waiting and (batch := self._take()):
+                    return batch
+                self._arrived.wait()
+        return []
 
     def _take(self) -> list[_Ticket[Item, Result]]:
         waiting = [ticket for ticket in self._waiting if ticket.job.wanted()]
@@ -214,25 +224,18 @@ class Batcher(Generic[Item, Result]):
         self._observer.batch([self._tokens(item) for item in items], seconds)
         return results
 
-    def _settle(self, batch: list[_Ticket[Item, Result]], ran: Future[list[Result]]) -> None:
-        """In the worker: give each caller its result or the failure, then go on.
+    def _fail(self, batch: list[_Ticket[Item, Result]], error: BaseException) -> None:
+        """Give the callers the failure.
 
         Where texts failed together each runs again by itself, so that one caller's text is no other's failure.
         """
-        error = ran.exception()
-        again = batch if error is not None and len(batch) > 1 and not self._closed else []
-        for place, ticket in enumerate(batch):
-            if error is None:
-                ticket.job.settle(ticket.index, ran.result()[place])
-            elif again:
-                ticket.alone = True
-            else:
-                ticket.job.fail(error)
         with self._lock:
-            self._busy = False
-            if self._closed:
-                for ticket in again:
-                    ticket.job.fail(Unavailable("the service stopped before this text's turn: try again"))
-            else:
-                self._wait([*again, *self._waiting])
-                self._start_next()
+            if len(batch) > 1 and not self._closed:
+                for ticket in batch:
+                    ticket.alone = True
+                self._wait([*batch, *self._waiting])
+                return
+            if len(batch) > 1:
+                error = Unavailable("the service stopped before this text's turn: try again")
+        for ticket in batch:
+            ticket.job.fail(error)

@@ -73,6 +73,8 @@ class Observer:
 
     def __init__(self, resident_bytes: Callable[[], int]) -> None:
         self._registry = CollectorRegistry(auto_describe=True)
+        # Looked up once: finding the child of a label costs as much as counting.
+        self._children: dict[tuple[str, ...], Any] = {}
         self._collectors: dict[str, Any] = {metric.name: self._collector(metric) for metric in METRICS}
         self._tested_at: float | None = None
         self.follow("embed_resident_bytes", resident_bytes)
@@ -86,8 +88,8 @@ class Observer:
         """Count and log one answered request; `route` is the declared path, or None where none matched."""
         label = route if route in ROUTES else UNMATCHED
         status_class = STATUSES[min(max(status // 100, 2), 5) - 2]
-        self._collectors["embed_requests_total"].labels(route=label, status=status_class).inc()
-        self._collectors["embed_request_seconds"].labels(route=label).observe(seconds)
+        self._children["embed_requests_total", label, status_class].inc()
+        self._children["embed_request_seconds", label].observe(seconds)
         if label not in QUIET_ROUTES:
             say("info", "request", route=label, status=status, milliseconds=round(seconds * 1e3, 2), **facts)
 
@@ -107,8 +109,8 @@ class Observer:
 
     def cached(self, hits: int, misses: int, size_bytes: int) -> None:
         """Count texts looked for in the cache, and tell what it holds."""
-        self._collectors["embed_cache_total"].labels(outcome="hit").inc(hits)
-        self._collectors["embed_cache_total"].labels(outcome="miss").inc(misses)
+        self._children["embed_cache_total", "hit"].inc(hits)
+        self._children["embed_cache_total", "miss"].inc(misses)
         self._collectors["embed_cache_bytes"].set(size_bytes)
 
     def tested(self) -> None:
@@ -143,7 +145,7 @@ class Observer:
                 metric.name, metric.help, labels, registry=self._registry
             )
         for values in _combinations(list(metric.labels.values())):
-            made.labels(*values)
+            self._children[metric.name, *values] = made.labels(*values)
         return made
 
 
