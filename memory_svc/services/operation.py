@@ -6,6 +6,7 @@ import enum
 import hashlib
 import math
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, get_type_hints
 
@@ -41,7 +42,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """The circumstances of one call: who, over which wire, under which names, and for how long (None = as set)."""
+    """The circumstances of one call: who, over which wire, under which names, and for how long (None = as set).
+
+    began: by time.monotonic(); what asks for several operations in one call gives them one time together.
+    """
 
     principal: Principal = OWNER
     wire: Wire = "rest"
@@ -49,6 +53,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str = ""
     zone: dt.tzinfo = dt.UTC
     seconds_max: float | None = None
+    began: float = msgspec.field(default_factory=time.monotonic)
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -82,9 +87,14 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         """How long this call may take."""
         return min(self.call.seconds_max or math.inf, self.settings.call_seconds_max)
 
+    @property
+    def seconds_left(self) -> float:
+        """How much of that is left."""
+        return max(self.call.began + self.seconds_max - time.monotonic(), 0.0)
+
     async def vector(self, text: str, role: Role) -> Vector | None:
         """The text's vector; None when it does not come within half of the call's time."""
-        vectors = await self.embedder.embed([text], role, within=self.seconds_max / 2)
+        vectors = await self.embedder.embed([text], role, within=self.seconds_left / 2)
         return vectors[0] if vectors else None
 
     async def vector_of(self, text: str) -> dict[int, Vector]:
@@ -188,16 +198,17 @@ class Catalogue:
         return answer
 
     async def _run(self, found: Operation, runtime: Runtime, request: Request) -> msgspec.Struct:
-        seconds = runtime.seconds_max
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(runtime.seconds_left):
                 return await found.run(runtime, request)
         except TimeoutError as error:
             maybe_done = (
                 "a change may yet be done: repeat it with the same idempotency key, or look before you repeat it"
             )
             remedy = "give it more time" if found.effect is Effect.READ else maybe_done
-            raise Unavailable(f"{found.name} took longer than {seconds:g} s and was given up; {remedy}") from error
+            raise Unavailable(
+                f"{found.name} took longer than {runtime.seconds_max:g} s and was given up; {remedy}"
+            ) from error
 
 
 def read(request: type[RequestType], arguments: Mapping[str, Any]) -> tuple[RequestType, list[str]]:

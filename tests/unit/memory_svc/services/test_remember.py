@@ -273,6 +273,13 @@ async def test_a_call_that_takes_too_long_is_given_up_and_says_so(
         await house.call("store", Call(seconds_max=0.1), agent_id="a", content="x")
 
 
+async def test_the_operations_of_one_call_share_its_time(house: House) -> None:
+    call = Call(seconds_max=0.1)
+    await anyio.sleep(0.11)
+    with pytest.raises(Unavailable, match="get_profile took longer than 0.1 s"):
+        await house.call("get_profile", call, agent_id="a")
+
+
 async def test_a_caller_that_asks_too_much_is_told_to_wait_and_others_are_not(
     storage: Storage, settings: Settings
 ) -> None:
