@@ -113,6 +113,26 @@ def query_words(text: str, count_max: int = 64) -> list[str]:
     return list(dict.fromkeys(telling or asked))[:count_max]
 
 
+def sequence(text: str) -> list[str]:
+    """The words of a text as they mostly follow one another where it stands in a longer one.
+
+    The last character of a run that ends the text stands alone there only where nothing follows it in the longer one.
+    """
+    tokens = list(TOKEN.finditer(normal(text)))
+    found = [word for token in tokens for word in _words_of(token)]
+    ends_in_run = bool(tokens) and tokens[-1]["run"] is not None and len(fold(tokens[-1]["run"])) > 1
+    return found[:-1] if ends_in_run else found
+
+
+def atoms(text: str) -> list[str]:
+    """The distinct words that any longer text holds in which this one stands: of an identifier its parts alone."""
+    found: list[str] = []
+    for token in TOKEN.finditer(normal(text)):
+        each = _words_of(token)
+        found += (each[:-1] if token["run"] else each[1:]) or each
+    return list(dict.fromkeys(found))
+
+
 def is_single_character(word: str) -> bool:
     """Whether a word is one character of an unspaced script, which is then looked for as the head of a pair."""
     return len(word) == 1 and re.match(f"[{UNSPACED}]", word) is not None

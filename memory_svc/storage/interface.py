@@ -78,6 +78,14 @@ class Sizes(msgspec.Struct, frozen=True):
     journal_sequence: int
 
 
+class Copied(msgspec.Struct, frozen=True):
+    """A copy of the store: its file, how large it is, and how many rows each of its tables has."""
+
+    path: str
+    size_bytes: int
+    rows: Mapping[str, int]
+
+
 class JournalRow(msgspec.Struct, frozen=True):
     """One effect as it was written. effect None = its row was erased since, or it is an erasure."""
 
@@ -209,6 +217,13 @@ class Upkeep(Protocol):
 
     async def verify(self) -> list[str]:
         """Where the journal and the rows disagree, in words; [] = nowhere."""
+        ...
+
+    async def backup(self, path: str) -> Copied:
+        """Write a proved copy of one moment to that file while others go on; a file of that name is replaced.
+
+        Raises Unavailable where there is no room or the copy is not sound; nothing of that name has changed then.
+        """
         ...
 
 
