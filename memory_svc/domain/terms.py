@@ -63,6 +63,21 @@ def fields_of(row: Row) -> Fields:
     return Fields()
 
 
+def embedded(row: Row) -> str:
+    """The text whose vector a row has: a line of talk with who speaks and the day before it; "" of a profile.
+
+    Both are left out where the text begins with the speaker already.
+    """
+    if isinstance(row, Episode):
+        return f"{row.summary}\n{row.keywords}" if row.keywords else row.summary
+    if not isinstance(row, Memory):
+        return ""
+    speaker = "" if isinstance(row.source, str) else row.source.get("name", "")
+    if not speaker or not isinstance(speaker, str) or row.content.startswith(speaker):
+        return row.content
+    return f"{speaker} ({_day_in_words(row.timestamp[:10])}): {row.content}"
+
+
 def session_of(metadata: Mapping[str, Any]) -> str:
     """The session that a memory's metadata names, "" where it names none."""
     named = (metadata.get(key) for key in SESSION_KEYS)
@@ -95,6 +110,16 @@ def pieces(query: str) -> list[str]:
 @lru_cache(SHORT_KEPT)
 def _short_words(text: str) -> tuple[str, ...]:
     return tuple(words(text))
+
+
+@lru_cache(SHORT_KEPT)
+def _day_in_words(day: str) -> str:
+    """The day as people write it: `8 May 2023`; as it is where it is none."""
+    try:
+        found = dt.date.fromisoformat(day)
+    except ValueError:
+        return day
+    return f"{found.day} {calendar.month_name[found.month]} {found.year}"
 
 
 @lru_cache(SHORT_KEPT)

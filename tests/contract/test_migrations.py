@@ -19,7 +19,7 @@ from memory_svc.storage.migrate import migrations
 from memory_svc.storage.sqlite import schema
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from tests.contract.test_windows import same_as_from_nothing
-from tests.support.corpus import NOW, put, vector
+from tests.support.corpus import NOW, candidates, put, vector
 
 NEWEST = migrations("sqlite")[-1][0]
 OLD_TEXTS = ("the harbour is deep", "ships are loading", "京都の会議", "bug-183 is fixed")
@@ -74,9 +74,9 @@ async def test_an_old_database_keeps_its_rows_and_finds_them(tmp_path: Path, ver
     engine = SqliteStorage(tmp_path / "memory.db")
     assert len(await engine.memories.page(Scope(), 1000)) == len(OLD_TEXTS) + 700
     for query, ref in (("ship", 2), ("京都", 3), ("bug-183", 4)):
-        found = await engine.search.candidates(Scope(agent="a"), Query((query,), vector(OLD_TEXTS[ref - 1]), 5))
+        found = await candidates(engine, Scope(agent="a"), Query((query,), vector(OLD_TEXTS[ref - 1]), 5))
         assert found.words[0].ref == found.vectors[0].ref == Ref(Kind.MEMORY, ref)
-    found = await engine.search.candidates(Scope(agent="a"), Query(("harbour",), None, 5))
+    found = await candidates(engine, Scope(agent="a"), Query(("harbour",), None, 5))
     assert [str(hit.ref) for hit in (*found.words, *found.episodes)] == ["mem:1", "ep:1"]
     await engine.close()
 
@@ -202,7 +202,7 @@ async def test_replayed_rows_of_an_old_journal_are_indexed(tmp_path: Path) -> No
     source, target = (SqliteStorage(tmp_path / name) for name in ("one.db", "two.db"))
     await source.apply(put("the harbour"))
     await target.journal.replay(await source.journal.after(0, 10))
-    found = await target.search.candidates(Scope(agent="a"), Query(("harbours",), None, 5))
+    found = await candidates(target, Scope(agent="a"), Query(("harbours",), None, 5))
     assert [str(hit.ref) for hit in found.words] == ["mem:1"]
     await source.close()
     await target.close()

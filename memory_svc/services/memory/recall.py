@@ -1,5 +1,6 @@
 """Recall: the memories and episodes that speak to a query."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Literal
@@ -8,18 +9,23 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
-from memory_svc.domain.memory import Episode, Memory, Vector
+from memory_svc.domain.memory import Episode, Memory, Vector, utc
+from memory_svc.domain.recall import fusion
 from memory_svc.domain.recall.exclude import Excluded
-from memory_svc.domain.recall.fusion import Fused, rrf
+from memory_svc.domain.recall.fusion import Fused, Mode, Weights
+from memory_svc.domain.recall.when import spans
 from memory_svc.domain.scope import Scope
+from memory_svc.domain.terms import phrases, pieces
 from memory_svc.domain.text import query_words
 from memory_svc.embedding import Advisory
 from memory_svc.services.memory.shown import MatchReason, Shown, cut, whole
 from memory_svc.services.operation import Effect, Request, Runtime, operation
+from memory_svc.settings import Settings
 from memory_svc.storage.interface import Candidates, Query
 
 ARM_DEPTH_MIN = 100
 QUERY_CHARS_MAX = 20_000
+SCORE_DIGITS = 4
 FULL_CONTENT_BUDGET_CHARS = 200_000
 
 ProjectFilter = Annotated[
@@ -89,41 +95,78 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
         source=request.source_id,
     )
     depth = max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
-    query = request.query[:QUERY_CHARS_MAX]
-    words = tuple(query_words(query))
+    text = request.query[:QUERY_CHARS_MAX]
+    words = tuple(query_words(text))
     if not words:
         rows = await runtime.storage.memories.page(scope, depth)
         return _answer(runtime, request, _kept(((row, whole(row)) for row in rows), request), NOT_ASKED)
     with runtime.metrics.stage("embed"):
-        vector = await runtime.vector(query, "query")
+        vector = await runtime.vector(text, "query")
+    query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), _times(runtime, text))
 
     def best_first(found: Candidates) -> list[Shown]:
         with runtime.metrics.stage("fuse"):
-            return _kept(_fused(found, runtime.settings.rrf_k, request.limit + len(request.exclude_contents)), request)
+            return _kept(_read(found, runtime.settings, request), request)
 
     with runtime.metrics.stage("candidates"):
-        shown = await runtime.storage.search.candidates(scope, Query(words, vector, depth), best_first)
+        shown = await runtime.storage.search.candidates(scope, query, best_first)
     return _answer(runtime, request, shown, _channels(runtime, scope, vector))
 
 
-def _fused(found: Candidates, k: int, at_once: int) -> Iterator[tuple[Memory | Episode, Shown]]:
-    """The candidates, best first, as they are in the store and as they are shown; so many are read at once."""
+def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
+    """The stretches of time that a query names, read in the caller's zone."""
+    return tuple((utc(span.start), utc(span.end)) for span in spans(text, runtime.clock(), runtime.call.zone))
+
+
+def _fused(found: Candidates, settings: Settings) -> Iterator[Fused]:
+    """The candidates, best first, by the mode that is set."""
     arms = {"vectors": found.vectors, "words": found.words, "episodes": found.episodes}
-    cosines = dict(found.vectors)
-    ranked = rrf({name: [document for document, _ in hits] for name, hits in arms.items()}, k)
-    while batch := list(islice(ranked, at_once)):
+    verbatim = {"pieces": found.pieces, "phrases": found.phrases}
+    match settings.recall_mode:
+        case "weighted":
+            arms |= {"windows": found.windows} | verbatim
+            scores = fusion.weighted(found.evidence, weights_of(settings))
+        case "rrf":
+            arms |= {name: hits for name, hits in verbatim.items() if hits}
+            scores = fusion.rrf(arms, settings.rrf_k)
+        case "rsf":
+            arms |= {name: hits for name, hits in verbatim.items() if hits}
+            scores = fusion.rsf(arms)
+        case "cascade":
+            arms = {"phrases": found.phrases, "vectors": found.vectors, "episodes": found.episodes}
+            arms |= {"words": found.words, "pieces": found.pieces}
+            scores = fusion.cascade(arms)
+    return fusion.ordered(scores, arms)
+
+
+def weights_of(settings: Settings) -> Weights:
+    """The weights that are set."""
+    return Weights(settings.weight_fields, settings.weight_windows, settings.weight_speaker, settings.weight_date)
+
+
+def _read(found: Candidates, settings: Settings, request: Recall) -> Iterator[tuple[Memory | Episode, Shown]]:
+    """The rows, best first, as they are in the store and as they are shown; read by the page as they are asked for."""
+    ranked = _fused(found, settings)
+    cosines = dict(zip(found.evidence.documents.tolist(), found.evidence.cosines.tolist(), strict=True))
+    while batch := list(islice(ranked, request.limit + len(request.exclude_contents))):
         rows = found.rows([fused.ref for fused in batch])
         for fused in batch:
             row = rows.get(fused.ref)
             if isinstance(row, Memory | Episode):
-                reason = _reason(fused, cosines.get(fused.ref.document))
+                reason = _reason(fused, settings.recall_mode, cosines[fused.ref.document])
                 yield row, msgspec.structs.replace(whole(row), match_reason=reason)
 
 
-def _reason(fused: Fused, cosine: float | None) -> MatchReason:
-    if cosine is None:
-        return MatchReason(signal="rrf", score=fused.score, rrf=fused.score, arms=list(fused.arms))
-    return MatchReason(signal="cosine", score=cosine, cosine=cosine, rrf=fused.score, arms=list(fused.arms))
+def _reason(fused: Fused, mode: Mode, cosine: float) -> MatchReason:
+    score = round(fused.score, SCORE_DIGITS)
+    return MatchReason(
+        signal=mode,
+        score=score,
+        cosine=UNSET if math.isnan(cosine) else round(cosine, SCORE_DIGITS),
+        rrf=score if mode == "rrf" else UNSET,
+        rsf=score if mode == "rsf" else UNSET,
+        arms=list(fused.arms),
+    )
 
 
 def _kept(ranked: Iterable[tuple[Memory | Episode, Shown]], request: Recall) -> list[Shown]:

@@ -8,6 +8,7 @@ import msgspec
 
 from memory_svc.domain.change import Effect
 from memory_svc.domain.memory import Kind, Ref, Row, Vector
+from memory_svc.domain.terms import embedded
 from memory_svc.storage.sqlite import episodes, indexing, memories, vectors
 
 ID_MAX = 1 << 59
@@ -53,9 +54,9 @@ def write_row(connection: apsw.Connection, effect: Effect, vector: Vector | None
     if not stays:
         indexing.put(connection, row)
     document = Ref(effect.kind, row.id).document
-    if before and before.searched == row.searched:
+    if before and embedded(before) == embedded(row):
         vectors.revise(connection, document, row.revision)
-    elif row.searched:
+    elif embedded(row):
         vectors.put(connection, document, row.revision, vector)
     return row.id
 

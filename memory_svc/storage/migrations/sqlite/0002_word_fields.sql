@@ -44,3 +44,7 @@ CREATE VIRTUAL TABLE pieces USING fts5 (
     detail = none,
     tokenize = 'trigram case_sensitive 1'
 );
+
+-- The vector of a line of talk now stands for who speaks and the day too, so it is made anew.
+UPDATE vectors SET fingerprint = '', vector = NULL WHERE document & 15 = 0 AND fingerprint IS NOT NULL
+    AND document >> 4 IN (SELECT id FROM memories WHERE json_valid(source) AND json_extract(source, '$.name') <> '');

@@ -25,7 +25,7 @@ async def test_the_last_message_is_the_best_match(house: House) -> None:
     await stored(house, *FACTS)
     answer = await house.call("recall", agent_id="a", query="what is the database called")
     assert answer["messages"][-1]["content"] == FACTS[2]
-    scores = [row["match_reason"]["rrf"] for row in answer["messages"]]
+    scores = [row["match_reason"]["score"] for row in answer["messages"]]
     assert scores == sorted(scores)
 
 
@@ -44,16 +44,18 @@ async def test_a_row_has_the_fields_of_the_contract(house: House) -> None:
         "timestamp": "2026-01-01T00:00:00+00:00",
         "id": "m1",
     }
-    assert reason["signal"] == "cosine"
-    assert reason["score"] == reason["cosine"] == pytest.approx(1.0)
-    assert reason["rrf"] == pytest.approx(2 / 61)
-    assert reason["arms"] == ["vectors", "words"]
+    assert reason == {
+        "signal": "weighted",
+        "score": pytest.approx(1.75),
+        "cosine": pytest.approx(1.0),
+        "arms": ["vectors", "words", "windows"],
+    }
 
 
 async def test_a_row_found_by_words_alone_says_so(plain_house: House) -> None:
     await stored(plain_house, *FACTS)
     row = (await plain_house.call("recall", agent_id="a", query="apples"))["messages"][-1]
-    assert row["match_reason"] == {"signal": "rrf", "score": 1 / 61, "rrf": 1 / 61, "arms": ["words"]}
+    assert row["match_reason"] == {"signal": "weighted", "score": 0.665, "arms": ["words", "windows"]}
 
 
 async def test_an_episode_is_marked_and_carries_its_beginning(house: House) -> None:
@@ -249,7 +251,7 @@ async def test_vectors_of_another_model_are_never_compared_and_are_made_anew(hou
     await stored(house, *FACTS)
     house.server.fingerprint = "1:other"
     row = (await house.call("recall", agent_id="a", query="apples"))["messages"][-1]
-    assert row["match_reason"]["arms"] == ["words"]
+    assert row["match_reason"]["arms"] == ["words", "windows"]
     await house.worker.run_once()
     row = (await house.call("recall", agent_id="a", query="apples"))["messages"][-1]
     assert row["match_reason"]["arms"] == ["vectors", "words"]
@@ -263,7 +265,7 @@ async def test_a_row_of_which_no_vector_can_be_made_holds_back_no_other(house: H
     assert await house.storage.derived.waiting_count("1:fake") == 0
     house.server.unreadable = "\0"
     answer = await house.call("recall", agent_id="a", query="poison")
-    assert [row["ref"] for row in answer["messages"] if row["match_reason"]["arms"] == ["words"]] == ["mem:1"]
+    assert [row["ref"] for row in answer["messages"] if "cosine" not in row["match_reason"]] == ["mem:1"]
     assert len(answer["messages"]) == 4
 
 
@@ -288,7 +290,7 @@ async def test_a_new_vector_is_made_for_every_row_when_all_are_forgotten(house: 
     await stored(house, *FACTS)
     assert await house.storage.derived.forget_vectors() == 3
     answer = await house.call("recall", agent_id="a", query="apples")
-    assert answer["messages"][-1]["match_reason"]["arms"] == ["words"]
+    assert answer["messages"][-1]["match_reason"]["arms"] == ["words", "windows"]
     await house.worker.run_once()
     answer = await house.call("recall", agent_id="a", query="apples")
     assert answer["messages"][-1]["match_reason"]["arms"] == ["vectors", "words"]
