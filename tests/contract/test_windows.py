@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from memory_svc.domain.change import Change, ChangeMemory, Effect, Forget, ForgetAgent, PutEpisode, PutMemory, SetLock
 from memory_svc.domain.memory import KINDS, Kind, Memory, Ref
+from memory_svc.domain.scope import Scope
 from memory_svc.errors import Problem
 from memory_svc.storage.interface import Storage
-from memory_svc.storage.sqlite import episodes, indexing, memories
+from memory_svc.storage.sqlite import episodes, indexing, memories, words
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from memory_svc.storage.sqlite.rows import write_row
 from memory_svc.storage.sqlite.windows import CELLS, FORM, Sheet
@@ -128,11 +129,12 @@ async def test_a_row_that_moves_to_another_talk_leaves_its_neighbours(storage: S
 
 async def test_rows_without_a_day_or_with_ids_far_apart_are_no_neighbours(storage: Storage, tmp_path: Path) -> None:
     connection = apsw.Connection(str(tmp_path / "memory.db"))
-    for id, timestamp in ((1, "yesterday"), (2, "today"), (3, START.isoformat()), (1 << 40, START.isoformat())):
+    for id, timestamp in ((1, "yesterday"), (2, "today"), (3, START.isoformat()), (1 << 58, START.isoformat())):
         row = msgspec.structs.replace(memory(f"text {id}"), id=id, timestamp=timestamp)
         write_row(connection, Effect(Kind.MEMORY, id, row))
     sheet = Sheet(connection, Kind.MEMORY)
-    assert [sheet.cell(id)[:2] for id in (1, 2, 3, 1 << 40)] == [(0, 0)] * 4
+    assert words.ranked(connection, Scope(), Kind.MEMORY, [str(1 << 58)], 5) == [(1 << 58 << 4, 1.0)]
+    assert [sheet.cell(id)[:2] for id in (1, 2, 3, 1 << 58)] == [(0, 0)] * 4
     await same_as_from_nothing(storage, tmp_path / "memory.db")
     connection.close()
 
