@@ -20,10 +20,12 @@ SELECT: Mapping[Kind, Callable[[apsw.Connection, str, Sequence[Any]], Sequence[R
     Kind.EPISODE: episodes.select,
 }
 VERBATIM = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
+# Found by their trigrams, or looked at one by one since theirs are not indexed yet (see indexing.py).
 LONGER = (
-    "SELECT vocabulary.code, vocabulary.word FROM pieces JOIN vocabulary ON vocabulary.id = pieces.rowid"
-    " WHERE pieces MATCH ? AND vocabulary.code IN (SELECT value FROM json_each(?)) AND instr(vocabulary.word, ?)"
-    " AND vocabulary.word <> ? ORDER BY length(vocabulary.word), vocabulary.word, vocabulary.code LIMIT ?"
+    "SELECT code, word FROM vocabulary WHERE id IN (SELECT rowid FROM pieces WHERE pieces MATCH ? UNION ALL"
+    " SELECT id FROM vocabulary WHERE id > (SELECT ifnull(max(id), 0) FROM pieces_docsize))"
+    " AND code IN (SELECT value FROM json_each(?)) AND instr(word, ?) AND word <> ?"
+    " ORDER BY length(word), word, code LIMIT ?"
 )
 IN_ORDER_MAX, ANY_ORDER_MAX = 2000, 300
 READ_AT_ONCE = 50

@@ -29,6 +29,7 @@ PAGES = (
     "SELECT windows.page >> 4, cells FROM json_each(?) AS asked CROSS JOIN windows"
     " ON windows.page = asked.value << 4 | ?"
 )
+KEPT = "INSERT INTO windows (page, cells) VALUES (?, ?) ON CONFLICT (page) DO UPDATE SET cells = excluded.cells"
 RANGE = "SELECT page >> 4, cells FROM windows WHERE page BETWEEN ? AND ? AND page & 15 = ?"
 SPREAD_MAX = 3
 BESIDE = "agent = ? AND project = ? AND channel = ? AND session = ?"
@@ -66,23 +67,28 @@ class Sheet:
         self._connection = connection
         self._kind = kind
         self._pages: dict[int, bytearray] = {}
+        self._cells: dict[int, Cell] = {}
         self._changed: set[int] = set()
 
     def cell(self, id: int) -> Cell:
         """The cell of a row, an empty one where it has none."""
-        return Cell(*FORM.unpack_from(self._page(id), id % CELLS * FORM.size))
+        if id not in self._cells:
+            self._cells[id] = Cell(*FORM.unpack_from(self._page(id), id % CELLS * FORM.size))
+        return self._cells[id]
 
     def put(self, id: int, cell: Cell) -> None:
         """Change a cell."""
-        FORM.pack_into(self._page(id), id % CELLS * FORM.size, *cell)
-        self._changed.add(id // CELLS)
+        self._cells[id] = cell
+        self._changed.add(id)
 
     def save(self) -> None:
         """Write what was changed; a page of empty cells is none."""
-        for number in self._changed:
+        for id in self._changed:
+            FORM.pack_into(self._page(id), id % CELLS * FORM.size, *self._cells[id])
+        for number in {id // CELLS for id in self._changed}:
             key, content = page_key(number, self._kind), bytes(self._pages[number])
-            if any(content):
-                self._connection.execute("INSERT OR REPLACE INTO windows (page, cells) VALUES (?, ?)", (key, content))
+            if content != EMPTY:
+                self._connection.execute(KEPT, (key, content))
             else:
                 self._connection.execute("DELETE FROM windows WHERE page = ?", (key,))
         self._changed.clear()
