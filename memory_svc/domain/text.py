@@ -38,6 +38,8 @@ TOKEN = re.compile(
     rf"|(?P<word>(?:{LETTER})+(?:[-_.:/@\\'’#&+]+(?:{LETTER})+)*[+#]*)"
     r"|(?P<symbol>[^\w\s\x00-\x7f])"
 )
+# The same for a text of ASCII alone, in which there is nothing else: three times as fast.
+ASCII_WORD = re.compile(r"\w+(?:[-_.:/@\\'#&+]+\w+)*[+#]*", re.ASCII)
 PART = re.compile(rf"(?:[^\W_][{MARKS}]*)+")
 CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 WORD_CHARS_MAX = 256
@@ -92,6 +94,8 @@ def words(text: str) -> list[str]:
     An identifier stands whole and in its parts (`bug-183`, `bug`, `183`; `parseConfig`, `parse`, `config`). A run of an
     unspaced script stands as its pairs of characters and its last character, so that one character finds it too.
     """
+    if text.isascii():
+        return [word for found in ASCII_WORD.findall(text) for word in _word_and_parts(found)]
     return [word for match in TOKEN.finditer(normal(text)) for word in _words_of(match)]
 
 
@@ -152,7 +156,7 @@ def _words_of(token: re.Match[str]) -> list[str]:
 
 
 def _word_and_parts(word: str) -> list[str]:
-    if word.isascii() and word.isalpha() and word[1:].islower():
+    if word.isascii() and word.isalpha() and (word[1:].islower() or len(word) == 1):
         return [word.lower()[:WORD_CHARS_MAX]]  # most words: nothing to fold, nothing to take apart
     whole = fold(word)
     joined = PART.findall(word)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from memory_svc.domain.change import Change, ChangeMemory, Effect, Forget, ForgetAgent, PutEpisode, PutMemory, SetLock
 from memory_svc.domain.memory import KINDS, Kind, Memory, Ref
+from memory_svc.domain.scope import Scope
 from memory_svc.errors import Problem
 from memory_svc.storage.interface import Storage
-from memory_svc.storage.sqlite import episodes, indexing, memories
+from memory_svc.storage.sqlite import episodes, indexing, memories, phrases, words
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from memory_svc.storage.sqlite.rows import write_row
 from memory_svc.storage.sqlite.windows import CELLS, FORM, Sheet
@@ -64,8 +65,9 @@ def indexed(connection: apsw.Connection) -> dict[str, object]:
             if any(cell):
                 cells[page & 15, (page >> 4) * CELLS + at] = cell
     long_words = connection.execute("SELECT id, code, word FROM vocabulary").fetchall()
-    pieces = connection.execute("SELECT rowid FROM pieces_docsize ORDER BY 1").fetchall()
-    assert pieces == sorted((id,) for id, _, _ in long_words)
+    cut_up = [id for (id,) in connection.execute("SELECT id FROM pieces_docsize ORDER BY 1")]
+    assert cut_up == sorted(id for id, _, _ in long_words if id <= max(cut_up, default=0))
+    assert len(long_words) - len(cut_up) < indexing.CUT_UP_AT_ONCE
     return {
         "corpora": sorted(connection.execute("SELECT agent, kind, rows, terms, windows FROM corpora")),
         "places": sorted(places),
@@ -128,11 +130,12 @@ async def test_a_row_that_moves_to_another_talk_leaves_its_neighbours(storage: S
 
 async def test_rows_without_a_day_or_with_ids_far_apart_are_no_neighbours(storage: Storage, tmp_path: Path) -> None:
     connection = apsw.Connection(str(tmp_path / "memory.db"))
-    for id, timestamp in ((1, "yesterday"), (2, "today"), (3, START.isoformat()), (1 << 40, START.isoformat())):
+    for id, timestamp in ((1, "yesterday"), (2, "today"), (3, START.isoformat()), (1 << 58, START.isoformat())):
         row = msgspec.structs.replace(memory(f"text {id}"), id=id, timestamp=timestamp)
         write_row(connection, Effect(Kind.MEMORY, id, row))
     sheet = Sheet(connection, Kind.MEMORY)
-    assert [sheet.cell(id)[:2] for id in (1, 2, 3, 1 << 40)] == [(0, 0)] * 4
+    assert words.ranked(connection, Scope(), Kind.MEMORY, [str(1 << 58)], 5) == [(1 << 58 << 4, 1.0)]
+    assert [sheet.cell(id)[:2] for id in (1, 2, 3, 1 << 58)] == [(0, 0)] * 4
     await same_as_from_nothing(storage, tmp_path / "memory.db")
     connection.close()
 
@@ -140,6 +143,19 @@ async def test_rows_without_a_day_or_with_ids_far_apart_are_no_neighbours(storag
 async def test_a_text_of_more_words_than_a_cell_counts_is_taken(storage: Storage, tmp_path: Path) -> None:
     await storage.apply(write(PutMemory(memory("a b " * 40_000)), PutMemory(memory("needle"))))
     await same_as_from_nothing(storage, tmp_path / "memory.db")
+
+
+async def test_many_long_words_are_cut_up_and_found_all_the_same(storage: Storage, tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "memory.db"))
+    for number in range(150):
+        await storage.apply(write(PutMemory(memory(f"needlework{number:03}zz"))))
+        if number in {70, 149}:
+            await storage.apply(write(Forget(Ref(Kind.MEMORY, number))))
+            await same_as_from_nothing(storage, tmp_path / "memory.db")
+        for sought in {0, number - 1, number} - {-1, 69, 148}:
+            found = phrases.substrings(connection, Scope(agent="a"), Kind.MEMORY, [f"work{sought:03}"], 5)
+            assert found == [((sought + 1) << 4, 1.0)]
+    connection.close()
 
 
 def test_every_kind_fits_into_a_key_of_a_page() -> None:

@@ -262,3 +262,21 @@ async def test_a_narrow_scope_ranks_as_the_whole_does(storage: Storage, reader: 
     few = words.ranked(reader.connection, narrow, Kind.MEMORY, ["needle", "thread"], depth)
     assert [document for document, _ in few] == [each for each in whole if (each >> 4) % 6 == 1][:depth]
     assert few[0][1] == 1.0
+
+
+async def test_in_a_large_corpus_the_rarest_words_find_and_the_others_add(
+    storage: Storage, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [said(f"{'needle ' * (n % 10 == 3)}{'thread ' * (n % 2)}of cloth {n}", 100 * n) for n in range(60)]
+    await store(storage, *rows)
+    asked = ["thread", "needle", "cloth", "none"]
+    whole = words.windowed(reader.connection, A, Kind.MEMORY, Asked(asked, 100))
+    monkeypatch.setattr(words, "LARGE_ROWS", 10)
+    assert words.windowed(reader.connection, A, Kind.MEMORY, Asked(asked, 100)) == whole
+    monkeypatch.setattr(words, "READ_ROWS_MAX", 20)
+    found = words.windowed(reader.connection, A, Kind.MEMORY, Asked(asked, 100))
+    assert (found.frequencies, found.rows_count) == (whole.frequencies, whole.rows_count) == ((30, 6, 60, 0), 60)
+    assert {row.document >> 4: row.held for row in found.rows} == {n + 1: 0b111 for n in range(3, 60, 10)}
+    assert {row.field for row in found.rows} == {row.field for row in whole.rows if row.held == 0b111}
+    common = words.windowed(reader.connection, A, Kind.MEMORY, Asked(["cloth", "none"], 100))
+    assert len(common.rows) == 60

@@ -22,7 +22,7 @@ class Postings(NamedTuple):
     """One entry for each term and row that holds it. weights: its count over all fields; bodies: in text and extras."""
 
     terms: Integers
-    documents: Integers
+    ids: Integers
     weights: Floats
     bodies: Floats
 
@@ -36,12 +36,12 @@ class Postings(NamedTuple):
         return [slice(begin, end) for begin, end in itertools.pairwise(ends)]
 
 
-def gathered(terms: Integers, documents: Integers, weights: Floats, bodies: Floats) -> Postings:
+def gathered(terms: Integers, ids: Integers, weights: Floats, bodies: Floats) -> Postings:
     """Postings from one entry for each place of a term, those of a row and term side by side."""
-    starts = np.flatnonzero(_changes(documents) | _changes(terms))
+    starts = np.flatnonzero(_changes(ids) | _changes(terms))
     if not len(starts):
-        return Postings(terms, documents, weights, bodies)
-    return Postings(terms[starts], documents[starts], np.add.reduceat(weights, starts), np.add.reduceat(bodies, starts))
+        return Postings(terms, ids, weights, bodies)
+    return Postings(terms[starts], ids[starts], np.add.reduceat(weights, starts), np.add.reduceat(bodies, starts))
 
 
 def idf(frequencies: Integers | int, rows: int) -> Floats:
@@ -79,22 +79,22 @@ def window_norms(lengths: Integers, length_mean: float) -> Floats:
     return (K1 * (1.0 - B_WINDOWS + B_WINDOWS * lengths / max(length_mean, 1.0))).astype(np.float64)
 
 
-def distinct(documents: Integers) -> Integers:
+def distinct(ids: Integers) -> Integers:
     """These numbers in ascending order, each once."""
-    ordered = np.sort(documents)
+    ordered = np.sort(ids)
     return np.asarray(ordered[_changes(ordered)])
 
 
-def places_in(universe: Integers, documents: Integers) -> Integers:
+def places_in(universe: Integers, ids: Integers) -> Integers:
     """Where each of these numbers, all of which are in the universe, stands in it. The universe is in order."""
     if not len(universe):
         return np.zeros(0, np.int64)
     first, spread = int(universe[0]), int(universe[-1] - universe[0]) + 1
     if spread > SPREAD_MAX * len(universe):
-        return np.searchsorted(universe, documents)
+        return np.searchsorted(universe, ids)
     table = np.empty(spread, np.int32)
     table[universe - first] = np.arange(len(universe), dtype=np.int32)
-    return table[documents - first].astype(np.int64)
+    return table[ids - first].astype(np.int64)
 
 
 def best(scores: Floats, count: int) -> Integers:

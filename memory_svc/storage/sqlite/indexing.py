@@ -20,7 +20,11 @@ DISCOUNTED = (
 )
 LEARNED = "INSERT INTO vocabulary (code, word) VALUES (?, ?) ON CONFLICT (code, word) DO NOTHING RETURNING id"
 DOUBTED = "UPDATE vocabulary SET doubtful = 1 WHERE code = ? AND word IN (SELECT value FROM json_each(?))"
+NOT_CUT_UP = (
+    "SELECT id, word FROM vocabulary WHERE id > (SELECT ifnull(max(id), 0) FROM pieces_docsize) ORDER BY id LIMIT ?"
+)
 SWEPT_WORDS = 200
+CUT_UP_AT_ONCE = 64
 
 
 class Place(NamedTuple):
@@ -58,10 +62,8 @@ def put(connection: apsw.Connection, row: Row) -> None:
         "INSERT INTO words (rowid, speaker, date, text, extras, forms) VALUES (?, ?, ?, ?, ?, ?)",
         (Ref(kind, row.id).document, *(_coded(code, column) for column in columns)),
     )
-    for word in long:
-        learned = connection.execute(LEARNED, (code, word)).fetchone()
-        if learned:
-            connection.execute("INSERT INTO pieces (rowid, word) VALUES (?, ?)", (learned[0], word))
+    if long and connection.executemany(LEARNED, [(code, word) for word in long]).fetchall():
+        _cut_up(connection)
 
 
 def remove(connection: apsw.Connection, row: Row) -> None:
@@ -95,6 +97,13 @@ def sweep(connection: apsw.Connection) -> bool:
             connection.execute("DELETE FROM pieces WHERE rowid = ?", (id,))
             connection.execute("DELETE FROM vocabulary WHERE id = ?", (id,))
     return bool(doubted)
+
+
+def _cut_up(connection: apsw.Connection) -> None:
+    """Index the trigrams of new long words, once there are many: until then a query looks at them one by one."""
+    new = connection.execute(NOT_CUT_UP, (CUT_UP_AT_ONCE,)).fetchall()
+    if len(new) == CUT_UP_AT_ONCE:
+        connection.executemany("INSERT INTO pieces (rowid, word) VALUES (?, ?)", new)
 
 
 def _coded(code: int, found: Sequence[str]) -> str:

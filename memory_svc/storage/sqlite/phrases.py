@@ -13,17 +13,19 @@ from memory_svc.domain.terms import Fields, fields_of, flat, term
 from memory_svc.domain.text import atoms, is_single_character, sequence
 from memory_svc.storage.sqlite import bm25, episodes, memories
 from memory_svc.storage.sqlite.connection import numbers
-from memory_svc.storage.sqlite.words import LETTERS, TABLES, Corpus, best_in_scope, corpus_of, ids_in_scope, read_places
+from memory_svc.storage.sqlite.words import TABLES, Corpus, best_in_scope, corpus_of, ids_in_scope, quoted, read_places
 
 SELECT: Mapping[Kind, Callable[[apsw.Connection, str, Sequence[Any]], Sequence[Row]]] = {
     Kind.MEMORY: memories.select,
     Kind.EPISODE: episodes.select,
 }
 VERBATIM = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
+# Found by their trigrams, or looked at one by one since theirs are not indexed yet (see indexing.py).
 LONGER = (
-    "SELECT vocabulary.code, vocabulary.word FROM pieces JOIN vocabulary ON vocabulary.id = pieces.rowid"
-    " WHERE pieces MATCH ? AND vocabulary.code IN (SELECT value FROM json_each(?)) AND instr(vocabulary.word, ?)"
-    " AND vocabulary.word <> ? ORDER BY length(vocabulary.word), vocabulary.word, vocabulary.code LIMIT ?"
+    "SELECT code, word FROM vocabulary WHERE id IN (SELECT rowid FROM pieces WHERE pieces MATCH ? UNION ALL"
+    " SELECT id FROM vocabulary WHERE id > (SELECT ifnull(max(id), 0) FROM pieces_docsize))"
+    " AND code IN (SELECT value FROM json_each(?)) AND instr(word, ?) AND word <> ?"
+    " ORDER BY length(word), word, code LIMIT ?"
 )
 IN_ORDER_MAX, ANY_ORDER_MAX = 2000, 300
 READ_AT_ONCE = 50
@@ -61,25 +63,23 @@ def substrings(
             scores[document] = scores.get(document, 0.0) + score
     documents = np.array(sorted(scores), np.int64)
     values = np.array([scores[document] for document in documents.tolist()], np.float64)
-    top = best_in_scope(connection, scope, kind, (documents, values), depth)
+    top = best_in_scope(connection, scope, kind, (documents >> 4, values), depth)
     best = values[top[0]] if len(top) else 1.0
     return list(zip(documents[top].tolist(), (values[top] / best).tolist(), strict=True))
 
 
 def _in_order(corpus: Corpus, found: Sequence[str]) -> str:
-    """An FTS5 query for these words one after the other. They are one quoted string: nothing in it is an operator."""
-    texts = (_quoted(" ".join(f"{code}:{term(word)}" for word in found), found[-1]) for code in corpus.codes)
-    return f"{{text extras}} : ({' OR '.join(texts)})"
+    """An FTS5 query for these words one after the other, as one quoted string: nothing in it is an operator."""
+    ends = " *" if is_single_character(found[-1]) else ""
+    texts = (" ".join(f"{code}:{term(word)}" for word in found).replace('"', '""') for code in corpus.codes)
+    either = " OR ".join(f'"{text}"{ends}' for text in texts)
+    return f"{{text extras}} : ({either})"
 
 
 def _in_any_order(corpus: Corpus, found: Sequence[str]) -> str:
-    every = (" AND ".join(_quoted(f"{code}:{term(word)}", word) for word in found) for code in corpus.codes)
-    return f"{{text extras}} : ({' OR '.join(f'({each})' for each in every)})"
-
-
-def _quoted(text: str, last: str) -> str:
-    doubled = text.replace('"', '""')
-    return f'"{doubled}"' + (" *" if is_single_character(last) else "")
+    every = (" AND ".join(quoted(code, word) for word in found) for code in corpus.codes)
+    either = " OR ".join(f"({each})" for each in every)
+    return f"{{text extras}} : ({either})"
 
 
 def _that_hold(
@@ -106,7 +106,7 @@ def _with_piece(connection: apsw.Connection, corpus: Corpus, piece: str) -> dict
     scores: dict[int, float] = {}
     for code, text in connection.execute(LONGER, values).fetchall():
         word = str(text)
-        places, letters = np.divmod(read_places(connection, [f"{code}:{word}"]), LETTERS)
+        places, letters = read_places(connection, [f"{code}:{word}"])
         documents = bm25.distinct(places if term(word) == word else places[letters == FORMS])
         share = len(piece) / len(word)
         score = float(bm25.idf(len(documents), corpus.rows)) * share

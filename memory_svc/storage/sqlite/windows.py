@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memory_svc.domain.memory import Kind, Memory, Row
 from memory_svc.domain.terms import session_of
+from memory_svc.storage.sqlite import bm25
 from memory_svc.storage.sqlite.connection import numbers
 
 Integers = NDArray[np.int64]
@@ -24,7 +25,13 @@ TERMS_MAX = 0xFFFF
 AWAY_MAX = 0x7FFF_FFFF
 APART_MAX = dt.timedelta(hours=1)
 EMPTY = bytes(CELLS * FORM.size)
-PAGES = "SELECT windows.page, cells FROM json_each(?) AS asked CROSS JOIN windows ON windows.page = asked.value"
+PAGES = (
+    "SELECT windows.page >> 4, cells FROM json_each(?) AS asked CROSS JOIN windows"
+    " ON windows.page = asked.value << 4 | ?"
+)
+KEPT = "INSERT INTO windows (page, cells) VALUES (?, ?) ON CONFLICT (page) DO UPDATE SET cells = excluded.cells"
+RANGE = "SELECT page >> 4, cells FROM windows WHERE page BETWEEN ? AND ? AND page & 15 = ?"
+SPREAD_MAX = 3
 BESIDE = "agent = ? AND project = ? AND channel = ? AND session = ?"
 BEFORE = (
     f"SELECT id, timestamp FROM memories WHERE {BESIDE} AND (timestamp, id) < (?, ?)"
@@ -60,23 +67,28 @@ class Sheet:
         self._connection = connection
         self._kind = kind
         self._pages: dict[int, bytearray] = {}
+        self._cells: dict[int, Cell] = {}
         self._changed: set[int] = set()
 
     def cell(self, id: int) -> Cell:
         """The cell of a row, an empty one where it has none."""
-        return Cell(*FORM.unpack_from(self._page(id), id % CELLS * FORM.size))
+        if id not in self._cells:
+            self._cells[id] = Cell(*FORM.unpack_from(self._page(id), id % CELLS * FORM.size))
+        return self._cells[id]
 
     def put(self, id: int, cell: Cell) -> None:
         """Change a cell."""
-        FORM.pack_into(self._page(id), id % CELLS * FORM.size, *cell)
-        self._changed.add(id // CELLS)
+        self._cells[id] = cell
+        self._changed.add(id)
 
     def save(self) -> None:
         """Write what was changed; a page of empty cells is none."""
-        for number in self._changed:
+        for id in self._changed:
+            FORM.pack_into(self._page(id), id % CELLS * FORM.size, *self._cells[id])
+        for number in {id // CELLS for id in self._changed}:
             key, content = page_key(number, self._kind), bytes(self._pages[number])
-            if any(content):
-                self._connection.execute("INSERT OR REPLACE INTO windows (page, cells) VALUES (?, ?)", (key, content))
+            if content != EMPTY:
+                self._connection.execute(KEPT, (key, content))
             else:
                 self._connection.execute("DELETE FROM windows WHERE page = ?", (key,))
         self._changed.clear()
@@ -127,20 +139,25 @@ class Cells:
     def of(self, ids: Integers) -> NDArray[np.void]:
         """The cells of these rows, given in ascending order."""
         pages, slots = np.divmod(ids, CELLS)
-        if not self._fetch({*pages.tolist()} - self._read.keys()):
-            return self._cells[:0]
-        return np.asarray(self._cells[np.searchsorted(self._pages, pages) * CELLS + slots])
+        missing = [page for page in bm25.distinct(pages).tolist() if page not in self._read]
+        if missing:
+            self._fetch(missing)
+        return np.asarray(self._cells[bm25.places_in(self._pages, pages) * CELLS + slots])
 
-    def _fetch(self, pages: set[int]) -> bool:
-        """Read these too; whether any are read."""
-        if pages:
-            self._read.update(dict.fromkeys(pages, EMPTY))
-            keys = numbers([page_key(page, self._kind) for page in sorted(pages)])
-            self._read.update((key >> 4, cells) for key, cells in self._connection.execute(PAGES, (keys,)))
-            ordered = sorted(self._read)
-            self._pages = np.array(ordered, np.int64)
-            self._cells = np.frombuffer(b"".join(map(self._read.__getitem__, ordered)), CELL)
-        return bool(self._read)
+    def _fetch(self, pages: list[int]) -> None:
+        """Read these too: one by one, or all between the first and the last where most of those are asked for."""
+        code = self._kind.code
+        if pages[-1] - pages[0] < len(pages) * SPREAD_MAX:
+            found = self._connection.execute(
+                RANGE, (page_key(pages[0], self._kind), page_key(pages[-1], self._kind), code)
+            )
+        else:
+            found = self._connection.execute(PAGES, (numbers(pages), code))
+        self._read.update(dict.fromkeys(pages, EMPTY))
+        self._read.update(found)
+        ordered = sorted(self._read)
+        self._pages = np.array(ordered, np.int64)
+        self._cells = np.frombuffer(b"".join(map(self._read.__getitem__, ordered)), CELL)
 
 
 def _around(connection: apsw.Connection, row: Row) -> tuple[Place | None, Place | None]:

@@ -22,12 +22,16 @@ from memory_svc.storage.sqlite.scope import where
 from memory_svc.storage.sqlite.windows import Cells
 
 TABLES = {Kind.MEMORY: "memories", Kind.EPISODE: "episodes"}
-# A place of a term comes as its document and the first letter of its field, one number of three digits, side by side.
-PLACES = "SELECT group_concat(doc || unicode(col)) FROM postings WHERE term"
-LETTERS = 1000
+# Each place of a term: its document, and the first letter of its field.
+PLACES = "SELECT group_concat(doc), group_concat(substr(col, 1, 1), '') FROM postings WHERE term"
 LAST = "\U0010ffff"
 NOBODY = -1
+WORDS_MAX = 64
+LARGE_ROWS = 200_000
+READ_ROWS_MAX = 40_000
+Letters = NDArray[np.uint8]
 NO_PLACES = np.zeros(0, np.int64)
+NOT_READ = (NO_PLACES, np.zeros(0, np.uint8))
 
 
 def _by_letter(**values: float) -> Floats:
@@ -93,9 +97,9 @@ def ranked(
     if corpus is None:
         return []
     arm = Arm(connection, corpus, asked)
-    top = best_in_scope(connection, scope, kind, (arm.documents, arm.fields), depth)
-    best = arm.fields[top[0]] if len(top) else 1.0
-    return list(zip(arm.documents[top].tolist(), (arm.fields[top] / best).tolist(), strict=True))
+    top = best_in_scope(connection, scope, kind, (arm.ids, arm.fields), depth)
+    scores = _scaled(arm.fields, top)[top]
+    return list(zip((arm.ids[top] << 4 | kind.code).tolist(), scores.tolist(), strict=True))
 
 
 def windowed(connection: apsw.Connection, scope: Scope, kind: Kind, asked: Asked) -> Found:
@@ -104,17 +108,16 @@ def windowed(connection: apsw.Connection, scope: Scope, kind: Kind, asked: Asked
     if corpus is None:
         return Found()
     arm = Arm(connection, corpus, asked.words)
-    documents, windows = arm.windows()
-    own = bm25.places_in(documents, arm.documents)
-    fields = np.zeros(len(documents))
-    fields[own] = arm.fields
-    held = np.zeros(len(documents), np.uint64)
-    held[own] = arm.held()
-    tops = [best_in_scope(connection, scope, kind, (documents, scores), asked.depth) for scores in (fields, windows)]
-    known = np.flatnonzero(np.isin(documents, np.array(asked.also))) if asked.also else NO_PLACES
+    ids, windows = arm.windows()
+    own = bm25.places_in(ids, arm.ids)
+    fields, held = np.zeros(len(ids)), np.zeros(len(ids), np.uint64)
+    fields[own], held[own] = arm.fields, arm.held()
+    tops = [best_in_scope(connection, scope, kind, (ids, scores), asked.depth) for scores in (fields, windows)]
+    also = [document >> 4 for document in asked.also if document & 15 == kind.code]
+    known = np.flatnonzero(np.isin(ids, np.array(also))) if also else NO_PLACES
     chosen = bm25.distinct(np.concatenate([*tops, known]))
-    columns = [documents, *(_scaled(scores, top) for scores, top in zip((fields, windows), tops, strict=True)), held]
-    rows = zip(*(column[chosen].tolist() for column in columns), strict=True)
+    scaled = [_scaled(scores, top) for scores, top in zip((fields, windows), tops, strict=True)]
+    rows = zip(*(column[chosen].tolist() for column in (ids << 4 | kind.code, *scaled, held)), strict=True)
     return Found(tuple(map(Row._make, rows)), arm.words, tuple(arm.frequencies.tolist()), corpus.rows)
 
 
@@ -127,7 +130,7 @@ def frequencies(
         return (0,) * len(asked), 0
     arm = Arm(connection, corpus, asked)
     counts = dict(zip(map(term, arm.words), arm.frequencies.tolist(), strict=True))
-    return tuple(counts[term(word)] for word in asked), corpus.rows
+    return tuple(counts.get(term(word), 0) for word in asked), corpus.rows
 
 
 def corpus_of(connection: apsw.Connection, scope: Scope, kind: Kind) -> Corpus | None:
@@ -149,18 +152,23 @@ def corpus_of(connection: apsw.Connection, scope: Scope, kind: Kind) -> Corpus |
 def best_in_scope(
     connection: apsw.Connection, scope: Scope, kind: Kind, scored: tuple[Integers, Floats], depth: int
 ) -> Integers:
-    """The places of the best documents that lie in the scope, best first. The agent is in the terms already."""
-    documents, scores = scored
+    """The places of the best of these rows that lie in the scope, best first. The agent is in the terms already."""
+    ids, scores = scored
     if scope == Scope(agent=scope.agent):
         return bm25.best(scores, depth)
     size = depth
     while True:
         top = bm25.best(scores, size)
-        seen = ids_in_scope(connection, scope, kind, documents[top] >> 4)
-        kept = top[np.isin(documents[top] >> 4, seen)]
+        kept = top[np.isin(ids[top], ids_in_scope(connection, scope, kind, ids[top]))]
         if len(kept) >= depth or len(top) < size:
             return kept[:depth]
         size *= 4
+
+
+def quoted(code: int, word: str) -> str:
+    """An FTS5 query for a word of a corpus, as a quoted string: nothing in it is an operator."""
+    text = f"{code}:{term(word)}".replace('"', '""')
+    return f'"{text}"' + (" *" if is_single_character(word) else "")
 
 
 def ids_in_scope(connection: apsw.Connection, scope: Scope, kind: Kind, ids: Integers) -> list[int]:
@@ -173,17 +181,19 @@ def ids_in_scope(connection: apsw.Connection, scope: Scope, kind: Kind, ids: Int
     return [id for (id,) in connection.execute(statement, (numbers(ids.tolist()), *values))]
 
 
-def read_places(connection: apsw.Connection, terms: Sequence[str], *, heads: bool = False) -> Integers:
-    """Every place of these terms, in order: a document times a thousand plus the first letter of the field.
+def read_places(connection: apsw.Connection, terms: Sequence[str], *, heads: bool = False) -> tuple[Integers, Letters]:
+    """The document of every place of these terms, those of one document side by side, and the first letters of fields.
 
     heads: every term that begins with one of these.
     """
-    condition, values = (
-        ("BETWEEN ? AND ?", lambda each: (each, each + LAST)) if heads else ("= ?", lambda each: (each,))
-    )
-    read = [next(connection.execute(f"{PLACES} {condition}", values(each)))[0] for each in terms]
-    found = np.fromstring(",".join(filter(None, read)), np.int64, sep=",")
-    return np.sort(found) if heads else found
+    condition, ends = ("BETWEEN ? AND ?", (LAST,)) if heads else ("= ?", ())
+    read = [next(connection.execute(f"{PLACES} {condition}", (each, *(each + end for end in ends)))) for each in terms]
+    documents = np.fromstring(",".join(documents for documents, _ in read if documents), np.int64, sep=",")
+    letters = np.frombuffer("".join(letters for _, letters in read if letters).encode(), np.uint8)
+    if not heads:
+        return documents, letters
+    order = np.argsort(documents, kind="stable")
+    return documents[order], letters[order]
 
 
 class Arm:
@@ -192,60 +202,99 @@ class Arm:
     def __init__(self, connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> None:
         self._corpus = corpus
         self._cells = Cells(connection, corpus.kind)
-        by_term = {term(word): word for word in reversed(asked)}
-        self.words = tuple(word for word in dict.fromkeys(asked) if by_term[term(word)] == word)
-        self._postings = _postings(connection, corpus, self.words)
-        self.frequencies = self._postings.frequencies(len(self.words))
-        self._weights = bm25.idf(self.frequencies, corpus.rows)
-        self.documents = bm25.distinct(self._postings.documents)
-        self._places = bm25.places_in(self.documents, self._postings.documents)
-        self._own = self._cells.of(self.documents >> 4)
+        first = {term(word): word for word in reversed(asked)}
+        self.words = tuple(first[each] for each in dict.fromkeys(map(term, asked)))[:WORDS_MAX]
+        self._postings, self.frequencies = _postings(connection, corpus, self.words)
+        self.ids = bm25.distinct(self._postings.ids)
+        self._places = bm25.places_in(self.ids, self._postings.ids)
+        self._own = self._cells.of(self.ids)
         lengths = self._own["terms"].astype(np.int64)
-        self.fields = bm25.field_scores(self._postings, self._places, lengths, corpus.terms_mean, self._weights)
+        weights = bm25.idf(self.frequencies, corpus.rows)
+        self.fields = bm25.field_scores(self._postings, self._places, lengths, corpus.terms_mean, weights)
 
     def held(self) -> NDArray[np.uint64]:
-        """Of each document which words it holds: bit n for the nth."""
-        bits = np.zeros(len(self.documents), np.uint64)
+        """Of each row which words it holds: bit n for the nth."""
+        bits = np.zeros(len(self.ids), np.uint64)
         for at, inside in enumerate(self._postings.slices(len(self.words))):
             bits[self._places[inside]] |= np.uint64(1 << at)
         return bits
 
     def windows(self) -> tuple[Integers, Floats]:
-        """The documents that hold a word or stand beside one that does, in order, and the scores of their windows."""
+        """The rows that hold a word or stand beside one that does, in order, and the scores of their windows."""
         beside = [
-            np.where(away != 0, self.documents + (away << 4), NOBODY)
+            np.where(away != 0, self.ids + away, NOBODY)
             for away in (self._own[side].astype(np.int64) for side in ("before", "after"))
         ]
-        near = np.concatenate([self.documents, *beside])
-        documents = bm25.distinct(near[near != NOBODY])
-        lengths = self._cells.of(documents >> 4)["window"].astype(np.int64)
-        norms = bm25.window_norms(lengths, self._corpus.window_mean)
-        places = np.stack([_places_or_end(documents, each) for each in (self.documents, *beside)])
-        return documents, bm25.window_scores(
-            self._postings, places[:, self._places], norms, len(self.words), self._corpus.rows
-        )
+        near = np.concatenate([self.ids, *beside])
+        ids = bm25.distinct(near[near != NOBODY])
+        norms = bm25.window_norms(self._cells.of(ids)["window"].astype(np.int64), self._corpus.window_mean)
+        places = np.stack([_places_or_end(ids, each) for each in (self.ids, *beside)])[:, self._places]
+        return ids, bm25.window_scores(self._postings, places, norms, len(self.words), self._corpus.rows)
 
 
-def _postings(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> Postings:
-    read = []
-    for word in asked:
-        terms = [f"{code}:{term(word)}" for code in corpus.codes]
-        read.append(read_places(connection, terms, heads=is_single_character(word)))
-    documents, letters = np.divmod(np.concatenate([np.zeros(0, np.int64), *read]), LETTERS)
-    places = np.repeat(np.arange(len(read)), [len(each) for each in read])
+def _postings(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> tuple[Postings, Integers]:
+    """The postings of these words, and how many rows hold each.
+
+    In a large corpus the rarest words are read and find the rows; the others only add to the rows so found.
+    """
+    read = [NOT_READ] * len(asked)
+    counts = _counts(connection, corpus, asked)
+    finders = _finders(counts, len(asked))
+    for at in finders:
+        terms = [f"{code}:{term(asked[at])}" for code in corpus.codes]
+        read[at] = read_places(connection, terms, heads=is_single_character(asked[at]))
+    for at in set(range(len(asked))) - set(finders):
+        found = _held_beside(connection, corpus, [asked[each] for each in finders], asked[at])
+        read[at] = found, np.full(len(found), ord("t"), np.uint8)
+    ids = np.concatenate([NO_PLACES, *(documents for documents, _ in read)]) >> 4
+    letters = np.concatenate([NO_PLACES, *(letters for _, letters in read)])
+    places = np.repeat(np.arange(len(read)), [len(letters) for _, letters in read])
     counted = WEIGHTS[letters] > 0.0
     if not counted.all():
-        documents, letters, places = documents[counted], letters[counted], places[counted]
-    return bm25.gathered(places, documents, WEIGHTS[letters], BODIES[letters])
+        ids, letters, places = ids[counted], letters[counted], places[counted]
+    postings = bm25.gathered(places, ids, WEIGHTS[letters], BODIES[letters])
+    frequencies = postings.frequencies(len(asked))
+    return postings, frequencies if not counts else np.maximum(frequencies, np.array(counts))
+
+
+def _counts(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> list[int]:
+    """In how many rows each word stands; [] where reading them costs no more than to count."""
+    if corpus.rows < LARGE_ROWS or len(corpus.codes) > 1:
+        return []
+    statement = "SELECT count(*) FROM words WHERE words MATCH ?"
+    return [next(connection.execute(statement, (quoted(corpus.codes[0], word),)))[0] for word in asked]
+
+
+def _finders(counts: Sequence[int], asked_count: int) -> list[int]:
+    """Which words are read: the rarest ones, until they stand in more rows than are to be read."""
+    if not counts:
+        return list(range(asked_count))
+    finders: list[int] = []
+    total = 0
+    for at in sorted(range(asked_count), key=lambda each: (counts[each], each)):
+        total += counts[at]
+        if total > READ_ROWS_MAX and any(counts[each] for each in finders):
+            break
+        finders.append(at)
+    return finders
+
+
+def _held_beside(connection: apsw.Connection, corpus: Corpus, finders: Sequence[str], word: str) -> Integers:
+    """The documents that hold the word and one of the finders."""
+    code = corpus.codes[0]
+    either = " OR ".join(quoted(code, finder) for finder in finders)
+    statement = "SELECT group_concat(rowid) FROM words WHERE words MATCH ?"
+    found = next(connection.execute(statement, (f"({either}) AND {quoted(code, word)}",)))[0]
+    return np.fromstring(found or "", np.int64, sep=",")
 
 
 def _scaled(scores: Floats, top: Integers) -> Floats:
     return scores / scores[top[0]] if len(top) else scores
 
 
-def _places_or_end(universe: Integers, documents: Integers) -> Integers:
-    """Where each document stands in the universe; nobody stands behind its end."""
-    there = documents != NOBODY
-    found = np.full(len(documents), len(universe))
-    found[there] = bm25.places_in(universe, documents[there])
+def _places_or_end(universe: Integers, ids: Integers) -> Integers:
+    """Where each row stands in the universe; nobody stands behind its end."""
+    there = ids != NOBODY
+    found = np.full(len(ids), len(universe))
+    found[there] = bm25.places_in(universe, ids[there])
     return found

@@ -135,3 +135,8 @@ def test_no_text_takes_more_than_its_length_to_read(text: str) -> None:
 
 def test_a_preview_is_a_pure_prefix() -> None:
     assert preview("abcdef", 3) == "abc"
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_a_text_of_ascii_is_cut_as_any_other_is(text: str) -> None:
+    assert words(text) == words(f"{text} é")[:-1]
