@@ -19,12 +19,16 @@ SPREAD_MAX = 64
 
 
 class Postings(NamedTuple):
-    """One entry for each term and row that holds it. weights: its count over all fields; bodies: in text and extras."""
+    """One entry for each term and row that holds it.
+
+    weights: its count over all fields; bodies: in text and extras; speakers: among the names of who speaks.
+    """
 
     terms: Integers
     ids: Integers
     weights: Floats
     bodies: Floats
+    speakers: Floats
 
     def frequencies(self, count: int) -> Integers:
         """How many rows hold each of so many terms."""
@@ -36,12 +40,12 @@ class Postings(NamedTuple):
         return [slice(begin, end) for begin, end in itertools.pairwise(ends)]
 
 
-def gathered(terms: Integers, ids: Integers, weights: Floats, bodies: Floats) -> Postings:
+def gathered(terms: Integers, ids: Integers, *counts: Floats) -> Postings:
     """Postings from one entry for each place of a term, those of a row and term side by side."""
     starts = np.flatnonzero(_changes(ids) | _changes(terms))
     if not len(starts):
-        return Postings(terms, ids, weights, bodies)
-    return Postings(terms[starts], ids[starts], np.add.reduceat(weights, starts), np.add.reduceat(bodies, starts))
+        return Postings(terms, ids, *counts)
+    return Postings(terms[starts], ids[starts], *(np.add.reduceat(each, starts) for each in counts))
 
 
 def idf(frequencies: Integers | int, rows: int) -> Floats:

@@ -31,7 +31,9 @@ READ: Mapping[Kind, tuple[str, Callable[[Sequence[Any]], Row]]] = {
 
 
 INSTANTS: Mapping[Kind, str] = {
-    Kind.MEMORY: "SELECT memories.id, timestamp FROM json_each(?) AS asked CROSS JOIN memories ON memories.id = asked.value",
+    Kind.MEMORY: (
+        "SELECT memories.id, timestamp FROM json_each(?) AS asked CROSS JOIN memories ON memories.id = asked.value"
+    ),
     Kind.EPISODE: (
         "SELECT episodes.id, coalesce(nullif(start_time, ''), created_at) FROM json_each(?) AS asked"
         " CROSS JOIN episodes ON episodes.id = asked.value"
@@ -72,7 +74,7 @@ class Search:
             pieces=pieces,
             phrases=quoted,
             episodes=_best(episode_words, "field", query.depth),
-            evidence=_evidence(sorted(documents), cosines, tuple(found.values()), (pieces, quoted), dated),
+            evidence=_evidence(sorted(documents), cosines, tuple(found.values()), pieces, quoted, dated),
             tells=_tells(memory_words if memory_words.rows_count else episode_words),
             rows=lambda refs: rows(connection, refs),
         )
@@ -132,22 +134,24 @@ def _dated(connection: apsw.Connection, documents: Iterable[int], times: Sequenc
     return found
 
 
-def _evidence(
+def _evidence(  # noqa: PLR0913, PLR0917 - one argument an arm
     documents: Sequence[int],
     cosines: Mapping[int, float],
     found: Sequence[Found],
-    verbatim: tuple[Hits, Hits],
+    pieces_found: Hits,
+    phrases_found: Hits,
     dated: set[int],
 ) -> Evidence:
     universe = np.array(documents, np.int64)
     fields, windows, pieces, quoted = np.zeros((4, len(documents)))
     held = np.zeros(len(documents), np.uint64)
+    speaker = np.zeros(len(documents), np.bool_)
     for each in found:
         if each.rows:
             places, *columns = zip(*each.rows, strict=True)
             at = np.searchsorted(universe, places)
-            fields[at], windows[at], held[at] = columns
-    for column, hits in zip((pieces, quoted), verbatim, strict=True):
+            fields[at], windows[at], held[at], speaker[at] = columns
+    for column, hits in zip((pieces, quoted), (pieces_found, phrases_found), strict=True):
         if hits:
             places, scores = zip(*hits, strict=True)
             column[np.searchsorted(universe, places)] = scores
@@ -157,7 +161,7 @@ def _evidence(
         fields=fields,
         windows=windows,
         pieces=pieces,
-        speaker=np.zeros(len(documents), np.bool_),
+        speaker=speaker,
         dated=np.isin(universe, list(dated)),
         quoted=quoted == 1.0,
         held=held,

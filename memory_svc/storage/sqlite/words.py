@@ -44,6 +44,7 @@ def _by_letter(**values: float) -> Floats:
 # How much a place counts by its field (speaker, date, text, extras), and whether it counts in a window.
 WEIGHTS = _by_letter(s=1.0, d=0.5, t=2.0, e=1.0)
 BODIES = _by_letter(t=1.0, e=1.0)
+SPEAKERS = _by_letter(s=1.0)
 
 
 class Corpus(NamedTuple):
@@ -68,12 +69,17 @@ class Asked(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the word arm. field, window: scores over the best of the scope. held: bit n = it holds the nth word."""
+    """A row of the word arm.
+
+    field, window: scores over the best of the scope. held: bit n = it holds the nth word. speaker: whether a word names
+    the one who speaks.
+    """
 
     document: int
     field: float
     window: float
     held: int
+    speaker: bool
 
 
 class Found(NamedTuple):
@@ -111,13 +117,14 @@ def windowed(connection: apsw.Connection, scope: Scope, kind: Kind, asked: Asked
     ids, windows = arm.windows()
     own = bm25.places_in(ids, arm.ids)
     fields, held = np.zeros(len(ids)), np.zeros(len(ids), np.uint64)
-    fields[own], held[own] = arm.fields, arm.held()
+    speaker = np.zeros(len(ids), np.bool_)
+    fields[own], held[own], speaker[own] = arm.fields, arm.held(), arm.speaker()
     tops = [best_in_scope(connection, scope, kind, (ids, scores), asked.depth) for scores in (fields, windows)]
     also = [document >> 4 for document in asked.also if document & 15 == kind.code]
     known = np.flatnonzero(np.isin(ids, np.array(also))) if also else NO_PLACES
     chosen = bm25.distinct(np.concatenate([*tops, known]))
     scaled = [_scaled(scores, top) for scores, top in zip((fields, windows), tops, strict=True)]
-    rows = zip(*(column[chosen].tolist() for column in (ids << 4 | kind.code, *scaled, held)), strict=True)
+    rows = zip(*(column[chosen].tolist() for column in (ids << 4 | kind.code, *scaled, held, speaker)), strict=True)
     return Found(tuple(map(Row._make, rows)), arm.words, tuple(arm.frequencies.tolist()), corpus.rows)
 
 
@@ -219,6 +226,10 @@ class Arm:
             bits[self._places[inside]] |= np.uint64(1 << at)
         return bits
 
+    def speaker(self) -> NDArray[np.bool_]:
+        """Of each row whether one of the words names who speaks."""
+        return np.bincount(self._places, self._postings.speakers, len(self.ids)) > 0.0
+
     def windows(self) -> tuple[Integers, Floats]:
         """The rows that hold a word or stand beside one that does, in order, and the scores of their windows."""
         beside = [
@@ -252,7 +263,7 @@ def _postings(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str])
     counted = WEIGHTS[letters] > 0.0
     if not counted.all():
         ids, letters, places = ids[counted], letters[counted], places[counted]
-    postings = bm25.gathered(places, ids, WEIGHTS[letters], BODIES[letters])
+    postings = bm25.gathered(places, ids, WEIGHTS[letters], BODIES[letters], SPEAKERS[letters])
     frequencies = postings.frequencies(len(asked))
     return postings, frequencies if not counts else np.maximum(frequencies, np.array(counts))
 

@@ -254,7 +254,7 @@ async def test_vectors_of_another_model_are_never_compared_and_are_made_anew(hou
     assert row["match_reason"]["arms"] == ["words", "windows"]
     await house.worker.run_once()
     row = (await house.call("recall", agent_id="a", query="apples"))["messages"][-1]
-    assert row["match_reason"]["arms"] == ["vectors", "words"]
+    assert row["match_reason"]["arms"] == ["vectors", "words", "windows"]
 
 
 async def test_a_row_of_which_no_vector_can_be_made_holds_back_no_other(house: House) -> None:
@@ -293,7 +293,7 @@ async def test_a_new_vector_is_made_for_every_row_when_all_are_forgotten(house: 
     assert answer["messages"][-1]["match_reason"]["arms"] == ["words", "windows"]
     await house.worker.run_once()
     answer = await house.call("recall", agent_id="a", query="apples")
-    assert answer["messages"][-1]["match_reason"]["arms"] == ["vectors", "words"]
+    assert answer["messages"][-1]["match_reason"]["arms"] == ["vectors", "words", "windows"]
 
 
 async def test_a_conversation_and_what_is_remembered_come_in_one_order_of_time(house: House) -> None:
