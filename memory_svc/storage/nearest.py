@@ -97,9 +97,11 @@ class View:
         return [(int(found[at]), float(cosines[at])) for at in order]
 
     def cosines(self, slots: Slots, query: Floats) -> NDArray[np.float64]:
-        """The cosine of each of these rows, in double precision."""
-        # The product's rounding depends on how it is made; the answer must not.
-        cosines: NDArray[np.float64] = np.multiply(self._rows[slots], query, dtype=np.float64).sum(axis=1)
+        """The cosine of each of these rows, in double precision and each row by itself.
+
+        The rounding of a product depends on how it is made; the answer must not depend on which rows are asked for.
+        """
+        cosines: NDArray[np.float64] = np.vecdot(self._rows[slots].astype(np.float64), query.astype(np.float64))
         return cosines
 
     def _promising(self, slots: Slots, query: Floats, depth: int) -> tuple[Slots, Floats]:

@@ -13,7 +13,7 @@ from memory_svc.domain.terms import phrases, pieces
 from memory_svc.domain.text import query_words
 from memory_svc.storage.interface import Storage
 from memory_svc.storage.sqlite import phrases as verbatim
-from memory_svc.storage.sqlite import words
+from memory_svc.storage.sqlite import postings, words
 from memory_svc.storage.sqlite.words import Asked, Found
 from tests.support.corpus import episode, memory, write
 
@@ -271,12 +271,16 @@ async def test_in_a_large_corpus_the_rarest_words_find_and_the_others_add(
     await store(storage, *rows)
     asked = ["thread", "needle", "cloth", "none"]
     whole = words.windowed(reader.connection, A, Kind.MEMORY, Asked(asked, 100))
-    monkeypatch.setattr(words, "LARGE_ROWS", 10)
-    assert words.windowed(reader.connection, A, Kind.MEMORY, Asked(asked, 100)) == whole
-    monkeypatch.setattr(words, "READ_ROWS_MAX", 20)
+    monkeypatch.setattr(postings, "LARGE_ROWS", 10)
+    assert words.windowed(reader.connection, A, Kind.MEMORY, Asked(asked, 100)).rows == whole.rows
+    monkeypatch.setattr(postings, "READ_ROWS_MAX", 20)
     found = words.windowed(reader.connection, A, Kind.MEMORY, Asked(asked, 100))
     assert (found.frequencies, found.rows_count) == (whole.frequencies, whole.rows_count) == ((30, 6, 60, 0), 60)
     assert {row.document >> 4: row.held for row in found.rows} == {n + 1: 0b111 for n in range(3, 60, 10)}
     assert {row.field for row in found.rows} == {row.field for row in whole.rows if row.held == 0b111}
+    monkeypatch.setattr(postings, "FINDERS_MAX", 1)
+    found = words.windowed(reader.connection, A, Kind.MEMORY, Asked(asked, 100))
+    assert found.frequencies == whole.frequencies
+    assert {row.held for row in found.rows} == {0b010}
     common = words.windowed(reader.connection, A, Kind.MEMORY, Asked(["cloth", "none"], 100))
     assert len(common.rows) == 60

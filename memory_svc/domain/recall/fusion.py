@@ -4,9 +4,9 @@ weighted: Bruch, Gai and Ingber, An Analysis of Fusion Functions for Hybrid Retr
 rrf: Cormack, Clarke and Buettcher, Reciprocal Rank Fusion outperforms Condorcet, SIGIR 2009. rsf: min-max, added.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -53,6 +53,13 @@ class Evidence(msgspec.Struct, frozen=True):
     held: NDArray[np.uint64]
 
 
+class Scores(NamedTuple):
+    """The score of each row, by its document number."""
+
+    documents: NDArray[np.int64]
+    values: Floats
+
+
 class Fused(msgspec.Struct, frozen=True):
     """A row of the fused list: its score and the arms that found it."""
 
@@ -61,7 +68,7 @@ class Fused(msgspec.Struct, frozen=True):
     arms: tuple[str, ...]
 
 
-def weighted(evidence: Evidence, weights: Weights) -> dict[int, float]:
+def weighted(evidence: Evidence, weights: Weights) -> Scores:
     """The weighted sum of each row's evidence. A row without a vector counts as one of the candidates' mean cosine."""
     missing = np.isnan(evidence.cosines)
     mean = float(evidence.cosines[~missing].mean()) if not missing.all() else 0.0
@@ -74,19 +81,19 @@ def weighted(evidence: Evidence, weights: Weights) -> dict[int, float]:
         + weights.date * evidence.dated
         + QUOTED * evidence.quoted
     )
-    return dict(zip(evidence.documents.tolist(), scores.tolist(), strict=True))
+    return Scores(evidence.documents, scores)
 
 
-def rrf(arms: Mapping[str, Hits], k: int) -> dict[int, float]:
+def rrf(arms: Mapping[str, Hits], k: int) -> Scores:
     """The sum over its arms of 1 / (k + rank) for each row, ranks from 1."""
     scores: dict[int, float] = {}
     for hits in arms.values():
         for rank, (document, _) in enumerate(hits, start=1):
             scores[document] = scores.get(document, 0.0) + 1.0 / (k + rank)
-    return scores
+    return _scores(scores)
 
 
-def rsf(arms: Mapping[str, Hits]) -> dict[int, float]:
+def rsf(arms: Mapping[str, Hits]) -> Scores:
     """The sum over its arms of each row's score between the arm's least (0) and best (1); 1 where all are equal."""
     scores: dict[int, float] = {}
     for hits in arms.values():
@@ -95,20 +102,23 @@ def rsf(arms: Mapping[str, Hits]) -> dict[int, float]:
         for document, score in hits:
             part = (score - least) / spread if spread else 1.0
             scores[document] = scores.get(document, 0.0) + part
-    return scores
+    return _scores(scores)
 
 
-def cascade(arms: Mapping[str, Hits]) -> dict[int, float]:
+def cascade(arms: Mapping[str, Hits]) -> Scores:
     """The first arm's rows in its order, then what the second adds, and so on: 1 / position."""
     order = dict.fromkeys(document for document, _ in chain.from_iterable(arms.values()))
-    return {document: 1.0 / position for position, document in enumerate(order, start=1)}
+    return _scores({document: 1.0 / position for position, document in enumerate(order, start=1)})
 
 
-def ordered(scores: Mapping[int, float], arms: Mapping[str, Hits]) -> Iterator[Fused]:
+def ordered(scores: Scores, arms: Mapping[str, Hits]) -> Iterator[Fused]:
     """These rows, best first, with the arms that found each. Made as they are asked for."""
-    holding: dict[str, Callable[[int], bool]] = {
-        name: frozenset(document for document, _ in hits).__contains__ for name, hits in arms.items()
-    }
-    for document in sorted(scores, key=lambda document: (-scores[document], document)):
-        found_by = tuple(name for name, holds in holding.items() if holds(document))
-        yield Fused(Ref.of_document(document), scores[document], found_by)
+    holding = {name: dict(hits) for name, hits in arms.items()}
+    for place in np.lexsort((scores.documents, -scores.values)):
+        document = int(scores.documents[place])
+        found_by = tuple(name for name, found in holding.items() if document in found)
+        yield Fused(Ref.of_document(document), float(scores.values[place]), found_by)
+
+
+def _scores(scores: Mapping[int, float]) -> Scores:
+    return Scores(np.array(list(scores), np.int64), np.array(list(scores.values()), np.float64))

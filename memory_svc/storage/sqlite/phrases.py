@@ -13,7 +13,8 @@ from memory_svc.domain.terms import Fields, fields_of, flat, term
 from memory_svc.domain.text import atoms, is_single_character, sequence
 from memory_svc.storage.sqlite import bm25, episodes, memories
 from memory_svc.storage.sqlite.connection import numbers
-from memory_svc.storage.sqlite.words import TABLES, Corpus, best_in_scope, corpus_of, ids_in_scope, quoted, read_places
+from memory_svc.storage.sqlite.postings import Corpus, corpus_of, quoted, read_places
+from memory_svc.storage.sqlite.words import TABLES, best_in_scope, ids_in_scope
 
 SELECT: Mapping[Kind, Callable[[apsw.Connection, str, Sequence[Any]], Sequence[Row]]] = {
     Kind.MEMORY: memories.select,

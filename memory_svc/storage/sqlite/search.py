@@ -6,17 +6,20 @@ from typing import Any, TypeVar
 import apsw
 import numpy as np
 
-from memory_svc.domain.memory import KINDS, Kind, Ref, Row
-from memory_svc.domain.recall.fusion import Evidence, Hits
+from memory_svc.domain.memory import Kind, Ref, Row
+from memory_svc.domain.recall.fusion import Evidence, Flags, Hits
 from memory_svc.domain.scope import Scope
+from memory_svc.domain.terms import term
 from memory_svc.storage.interface import Candidates, Query
 from memory_svc.storage.sqlite import bm25, episodes, memories, phrases, words
+from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import Readers, numbers
 from memory_svc.storage.sqlite.vectors import Resident
 from memory_svc.storage.sqlite.words import Asked, Found
 
 T = TypeVar("T")
 SEARCHED = (Kind.MEMORY, Kind.EPISODE)
+PIECE_ROWS_MAX = 10
 # How rows of a kind are read by their ids, given as a JSON array, and made into records.
 READ: Mapping[Kind, tuple[str, Callable[[Sequence[Any]], Row]]] = {
     Kind.MEMORY: (
@@ -57,27 +60,44 @@ class Search:
 
     def _candidates(self, connection: apsw.Connection, scope: Scope, query: Query) -> Candidates:
         near = self._resident.nearest(connection, scope, query.vector, query.depth) if query.vector else []
-        pieces = _pieces(connection, scope, query)
         quoted = _quoted(connection, scope, query)
-        also = [document for hits in (near, pieces, quoted) for document, _ in hits]
-        found = {kind: _words(connection, scope, kind, query, also) for kind in SEARCHED}
-        documents = {*also, *(row.document for each in found.values() for row in each.rows)}
-        cosines = dict(near)
-        if query.vector:
-            cosines |= self._resident.cosines(connection, query.vector, sorted(documents - cosines.keys()))
-        dated = _dated(connection, documents, query.times) if query.times else set()
-        memory_words, episode_words = found[Kind.MEMORY], found[Kind.EPISODE]
+        also = [document for hits in (near, quoted) for document, _ in hits]
+        memory_words, episode_words = (_words(connection, scope, kind, query, also) for kind in SEARCHED)
+        tells = _tells(memory_words if memory_words.rows_count else episode_words)
+        pieces = _pieces(connection, scope, query, memory_words)
+        verbatim = [document for hits in (pieces, quoted) for document, _ in hits]
+        documents = np.unique(
+            np.concatenate([np.array([*also, *verbatim], np.int64), memory_words.documents, episode_words.documents])
+        )
+        evidence = Evidence(
+            documents=documents,
+            cosines=self._cosines(connection, query, documents, near),
+            **_word_columns(documents, (memory_words, episode_words)),
+            pieces=_column(documents, pieces),
+            dated=_dated(connection, documents, query.times),
+            quoted=_column(documents, quoted) == 1.0,
+        )
         return Candidates(
             vectors=near,
-            words=_best(memory_words, "field", query.depth),
-            windows=_best(memory_words, "window", query.depth),
+            words=_best(memory_words, memory_words.fields, query.depth),
+            windows=_best(memory_words, memory_words.windows, query.depth),
             pieces=pieces,
             phrases=quoted,
-            episodes=_best(episode_words, "field", query.depth),
-            evidence=_evidence(sorted(documents), cosines, tuple(found.values()), pieces, quoted, dated),
-            tells=_tells(memory_words if memory_words.rows_count else episode_words),
+            episodes=_best(episode_words, episode_words.fields, query.depth),
+            evidence=evidence,
+            tells=tells,
             rows=lambda refs: rows(connection, refs),
         )
+
+    def _cosines(self, connection: apsw.Connection, query: Query, documents: Integers, near: Hits) -> Floats:
+        """Of each row, NaN where it has no vector."""
+        cosines = np.full(len(documents), np.nan)
+        if query.vector:
+            known = dict(near)
+            others = [document for document in documents.tolist() if document not in known]
+            known |= self._resident.cosines(connection, query.vector, others)
+            cosines[np.searchsorted(documents, list(known))] = list(known.values())
+        return cosines
 
 
 def rows(connection: apsw.Connection, refs: Sequence[Ref]) -> dict[Ref, Row]:
@@ -90,20 +110,20 @@ def rows(connection: apsw.Connection, refs: Sequence[Ref]) -> dict[Ref, Row]:
     return found
 
 
-def _words(connection: apsw.Connection, scope: Scope, kind: Kind, query: Query, also: Iterable[int]) -> Found:
-    if not query.words:
-        return Found()
-    of_kind = [document for document in also if KINDS[document & 15] is kind]
-    return words.windowed(connection, scope, kind, Asked(query.words, query.depth, of_kind))
+def _words(connection: apsw.Connection, scope: Scope, kind: Kind, query: Query, also: Sequence[int]) -> Found:
+    return words.windowed(connection, scope, kind, Asked(query.words, query.depth, also)) if query.words else Found()
 
 
-def _pieces(connection: apsw.Connection, scope: Scope, query: Query) -> Hits:
-    found = [
+def _pieces(connection: apsw.Connection, scope: Scope, query: Query, found: Found) -> Hits:
+    """Rows that hold pieces inside longer words. A word that many rows hold by itself needs no longer ones."""
+    common = {term(word) for word, count in zip(found.words, found.frequencies, strict=True) if count > PIECE_ROWS_MAX}
+    asked = [piece for piece in query.pieces if term(piece) not in common]
+    hits = [
         hit
-        for kind in (SEARCHED if query.pieces else ())
-        for hit in phrases.substrings(connection, scope, kind, query.pieces, query.depth)
+        for kind in (SEARCHED if asked else ())
+        for hit in phrases.substrings(connection, scope, kind, asked, query.depth)
     ]
-    return sorted(found, key=lambda hit: (-hit[1], hit[0]))[: query.depth]
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[: query.depth]
 
 
 def _quoted(connection: apsw.Connection, scope: Scope, query: Query) -> Hits:
@@ -117,55 +137,42 @@ def _quoted(connection: apsw.Connection, scope: Scope, query: Query) -> Hits:
     return sorted(shares.items(), key=lambda hit: (-hit[1], -hit[0]))[: query.depth]
 
 
-def _best(found: Found, score: str, depth: int) -> Hits:
-    at = words.Row._fields.index(score)
-    hits = [(row.document, row[at]) for row in found.rows if row[at] > 0.0]
-    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:depth]
+def _best(found: Found, scores: Floats, depth: int) -> Hits:
+    top = bm25.best(scores, depth)
+    return list(zip(found.documents[top].tolist(), scores[top].tolist(), strict=True))
 
 
-def _dated(connection: apsw.Connection, documents: Iterable[int], times: Sequence[tuple[str, str]]) -> set[int]:
-    """Those of these rows that lie in one of the stretches of time."""
-    found: set[int] = set()
-    for kind, statement in INSTANTS.items():
-        ids = [document >> 4 for document in documents if KINDS[document & 15] is kind]
-        for id, instant in connection.execute(statement, (numbers(ids),)) if ids else ():
-            if any(start <= instant < end for start, end in times):
-                found.add(Ref(kind, id).document)
-    return found
-
-
-def _evidence(  # noqa: PLR0913, PLR0917 - one argument an arm
-    documents: Sequence[int],
-    cosines: Mapping[int, float],
-    found: Sequence[Found],
-    pieces_found: Hits,
-    phrases_found: Hits,
-    dated: set[int],
-) -> Evidence:
-    universe = np.array(documents, np.int64)
-    fields, windows, pieces, quoted = np.zeros((4, len(documents)))
-    held = np.zeros(len(documents), np.uint64)
-    speaker = np.zeros(len(documents), np.bool_)
+def _word_columns(documents: Integers, found: Iterable[Found]) -> dict[str, Any]:
+    columns = {
+        "fields": np.zeros(len(documents)),
+        "windows": np.zeros(len(documents)),
+        "held": np.zeros(len(documents), np.uint64),
+        "speaker": np.zeros(len(documents), np.bool_),
+    }
     for each in found:
-        if each.rows:
-            places, *columns = zip(*each.rows, strict=True)
-            at = np.searchsorted(universe, places)
-            fields[at], windows[at], held[at], speaker[at] = columns
-    for column, hits in zip((pieces, quoted), (pieces_found, phrases_found), strict=True):
-        if hits:
-            places, scores = zip(*hits, strict=True)
-            column[np.searchsorted(universe, places)] = scores
-    return Evidence(
-        documents=universe,
-        cosines=np.array([cosines.get(document, np.nan) for document in documents]),
-        fields=fields,
-        windows=windows,
-        pieces=pieces,
-        speaker=speaker,
-        dated=np.isin(universe, list(dated)),
-        quoted=quoted == 1.0,
-        held=held,
-    )
+        at = np.searchsorted(documents, each.documents)
+        for name, column in columns.items():
+            column[at] = getattr(each, name)
+    return columns
+
+
+def _column(documents: Integers, hits: Hits) -> Floats:
+    column = np.zeros(len(documents))
+    if hits:
+        found, scores = zip(*hits, strict=True)
+        column[np.searchsorted(documents, found)] = scores
+    return column
+
+
+def _dated(connection: apsw.Connection, documents: Integers, times: Sequence[tuple[str, str]]) -> Flags:
+    """Which of these rows lie in one of the stretches of time."""
+    found: list[int] = []
+    for kind, statement in INSTANTS.items() if times else ():
+        ids = numbers((documents[documents & 15 == kind.code] >> 4).tolist())
+        for id, instant in connection.execute(statement, (ids,)):
+            if any(start <= instant < end for start, end in times):
+                found.append(Ref(kind, id).document)
+    return np.isin(documents, found)
 
 
 def _tells(found: Found) -> dict[str, float]:

@@ -1,7 +1,6 @@
-"""The word index, read: terms in fields and windows ranked by BM25 (k1 and b in bm25.py), phrases, pieces of words.
+"""The word arm: rows ranked by BM25 (k1 and b in bm25.py) over their fields, and over their windows.
 
-A term stands under the code of its corpus (an agent's rows of one kind), so that a query reads no other agent's rows,
-and how many rows hold a word is counted in the corpus alone. A window's counts are those of a row and its neighbours.
+The counts of a window are those of a row and its neighbours.
 """
 
 from collections.abc import Sequence
@@ -14,47 +13,18 @@ from numpy.typing import NDArray
 from memory_svc.domain.memory import Kind
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import term
-from memory_svc.domain.text import is_single_character
 from memory_svc.storage.sqlite import bm25
-from memory_svc.storage.sqlite.bm25 import Floats, Integers, Postings
+from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import numbers
+from memory_svc.storage.sqlite.postings import Corpus, corpus_of, read_postings
 from memory_svc.storage.sqlite.scope import where
 from memory_svc.storage.sqlite.windows import Cells
 
 TABLES = {Kind.MEMORY: "memories", Kind.EPISODE: "episodes"}
-# Each place of a term: its document, and the first letter of its field.
-PLACES = "SELECT group_concat(doc), group_concat(substr(col, 1, 1), '') FROM postings WHERE term"
-LAST = "\U0010ffff"
 NOBODY = -1
 WORDS_MAX = 64
-LARGE_ROWS = 200_000
-READ_ROWS_MAX = 40_000
-Letters = NDArray[np.uint8]
 NO_PLACES = np.zeros(0, np.int64)
-NOT_READ = (NO_PLACES, np.zeros(0, np.uint8))
-
-
-def _by_letter(**values: float) -> Floats:
-    table = np.zeros(ord("z"))
-    for letter, value in values.items():
-        table[ord(letter)] = value
-    return table
-
-
-# How much a place counts by its field (speaker, date, text, extras), and whether it counts in a window.
-WEIGHTS = _by_letter(s=1.0, d=0.5, t=2.0, e=1.0)
-BODIES = _by_letter(t=1.0, e=1.0)
-SPEAKERS = _by_letter(s=1.0)
-
-
-class Corpus(NamedTuple):
-    """What is searched: the codes of its terms, its rows, and the terms they and their windows hold on average."""
-
-    kind: Kind
-    codes: tuple[int, ...]
-    rows: int
-    terms_mean: float
-    window_mean: float
+NO_SCORES = np.zeros(0)
 
 
 class Asked(NamedTuple):
@@ -83,16 +53,26 @@ class Row(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Rows, best field scores and best window scores together, by document; and what the words tell.
+    """Rows as columns (see `Row`), best field scores and best window scores together, by document; what the words tell.
 
     words: those looked for; of several with one stem the first. frequencies: how many rows of the corpus hold each.
     rows_count: how many rows there are.
     """
 
-    rows: tuple[Row, ...] = ()
+    documents: Integers = NO_PLACES
+    fields: Floats = NO_SCORES
+    windows: Floats = NO_SCORES
+    held: NDArray[np.uint64] = np.zeros(0, np.uint64)
+    speaker: NDArray[np.bool_] = np.zeros(0, np.bool_)
     words: tuple[str, ...] = ()
     frequencies: tuple[int, ...] = ()
     rows_count: int = 0
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows one by one."""
+        columns = (self.documents, self.fields, self.windows, self.held, self.speaker)
+        return tuple(map(Row._make, zip(*(column.tolist() for column in columns), strict=True)))
 
 
 def ranked(
@@ -123,9 +103,16 @@ def windowed(connection: apsw.Connection, scope: Scope, kind: Kind, asked: Asked
     also = [document >> 4 for document in asked.also if document & 15 == kind.code]
     known = np.flatnonzero(np.isin(ids, np.array(also))) if also else NO_PLACES
     chosen = bm25.distinct(np.concatenate([*tops, known]))
-    scaled = [_scaled(scores, top) for scores, top in zip((fields, windows), tops, strict=True)]
-    rows = zip(*(column[chosen].tolist() for column in (ids << 4 | kind.code, *scaled, held, speaker)), strict=True)
-    return Found(tuple(map(Row._make, rows)), arm.words, tuple(arm.frequencies.tolist()), corpus.rows)
+    return Found(
+        documents=ids[chosen] << 4 | kind.code,
+        fields=_scaled(fields, tops[0])[chosen],
+        windows=_scaled(windows, tops[1])[chosen],
+        held=held[chosen],
+        speaker=speaker[chosen],
+        words=arm.words,
+        frequencies=tuple(arm.frequencies.tolist()),
+        rows_count=corpus.rows,
+    )
 
 
 def frequencies(
@@ -138,22 +125,6 @@ def frequencies(
     arm = Arm(connection, corpus, asked)
     counts = dict(zip(map(term, arm.words), arm.frequencies.tolist(), strict=True))
     return tuple(counts.get(term(word), 0) for word in asked), corpus.rows
-
-
-def corpus_of(connection: apsw.Connection, scope: Scope, kind: Kind) -> Corpus | None:
-    """What a query in the scope searches; None where there is nothing."""
-    if kind is Kind.EPISODE and not scope.shows_episodes():
-        return None
-    statement = "SELECT code, rows, terms, windows FROM corpora WHERE kind = ?"
-    if scope.agent is None:
-        found = list(connection.execute(f"{statement} ORDER BY code", (kind.code,)))
-    else:
-        found = list(connection.execute(f"{statement} AND agent = ?", (kind.code, scope.agent)))
-    rows = sum(each[1] for each in found)
-    if not rows:
-        return None
-    terms_mean, window_mean = (sum(each[column] for each in found) / rows for column in (2, 3))
-    return Corpus(kind, tuple(each[0] for each in found), rows, terms_mean, window_mean)
 
 
 def best_in_scope(
@@ -172,12 +143,6 @@ def best_in_scope(
         size *= 4
 
 
-def quoted(code: int, word: str) -> str:
-    """An FTS5 query for a word of a corpus, as a quoted string: nothing in it is an operator."""
-    text = f"{code}:{term(word)}".replace('"', '""')
-    return f'"{text}"' + (" *" if is_single_character(word) else "")
-
-
 def ids_in_scope(connection: apsw.Connection, scope: Scope, kind: Kind, ids: Integers) -> list[int]:
     """Those of these ids of a kind that lie in the scope."""
     table = TABLES[kind]
@@ -188,21 +153,6 @@ def ids_in_scope(connection: apsw.Connection, scope: Scope, kind: Kind, ids: Int
     return [id for (id,) in connection.execute(statement, (numbers(ids.tolist()), *values))]
 
 
-def read_places(connection: apsw.Connection, terms: Sequence[str], *, heads: bool = False) -> tuple[Integers, Letters]:
-    """The document of every place of these terms, those of one document side by side, and the first letters of fields.
-
-    heads: every term that begins with one of these.
-    """
-    condition, ends = ("BETWEEN ? AND ?", (LAST,)) if heads else ("= ?", ())
-    read = [next(connection.execute(f"{PLACES} {condition}", (each, *(each + end for end in ends)))) for each in terms]
-    documents = np.fromstring(",".join(documents for documents, _ in read if documents), np.int64, sep=",")
-    letters = np.frombuffer("".join(letters for _, letters in read if letters).encode(), np.uint8)
-    if not heads:
-        return documents, letters
-    order = np.argsort(documents, kind="stable")
-    return documents[order], letters[order]
-
-
 class Arm:
     """The postings of a query's words in a corpus, and the scores that follow from them."""
 
@@ -211,7 +161,7 @@ class Arm:
         self._cells = Cells(connection, corpus.kind)
         first = {term(word): word for word in reversed(asked)}
         self.words = tuple(first[each] for each in dict.fromkeys(map(term, asked)))[:WORDS_MAX]
-        self._postings, self.frequencies = _postings(connection, corpus, self.words)
+        self._postings, self.frequencies = read_postings(connection, corpus, self.words)
         self.ids = bm25.distinct(self._postings.ids)
         self._places = bm25.places_in(self.ids, self._postings.ids)
         self._own = self._cells.of(self.ids)
@@ -241,62 +191,6 @@ class Arm:
         norms = bm25.window_norms(self._cells.of(ids)["window"].astype(np.int64), self._corpus.window_mean)
         places = np.stack([_places_or_end(ids, each) for each in (self.ids, *beside)])[:, self._places]
         return ids, bm25.window_scores(self._postings, places, norms, len(self.words), self._corpus.rows)
-
-
-def _postings(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> tuple[Postings, Integers]:
-    """The postings of these words, and how many rows hold each.
-
-    In a large corpus the rarest words are read and find the rows; the others only add to the rows so found.
-    """
-    read = [NOT_READ] * len(asked)
-    counts = _counts(connection, corpus, asked)
-    finders = _finders(counts, len(asked))
-    for at in finders:
-        terms = [f"{code}:{term(asked[at])}" for code in corpus.codes]
-        read[at] = read_places(connection, terms, heads=is_single_character(asked[at]))
-    for at in set(range(len(asked))) - set(finders):
-        found = _held_beside(connection, corpus, [asked[each] for each in finders], asked[at])
-        read[at] = found, np.full(len(found), ord("t"), np.uint8)
-    ids = np.concatenate([NO_PLACES, *(documents for documents, _ in read)]) >> 4
-    letters = np.concatenate([NO_PLACES, *(letters for _, letters in read)])
-    places = np.repeat(np.arange(len(read)), [len(letters) for _, letters in read])
-    counted = WEIGHTS[letters] > 0.0
-    if not counted.all():
-        ids, letters, places = ids[counted], letters[counted], places[counted]
-    postings = bm25.gathered(places, ids, WEIGHTS[letters], BODIES[letters], SPEAKERS[letters])
-    frequencies = postings.frequencies(len(asked))
-    return postings, frequencies if not counts else np.maximum(frequencies, np.array(counts))
-
-
-def _counts(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> list[int]:
-    """In how many rows each word stands; [] where reading them costs no more than to count."""
-    if corpus.rows < LARGE_ROWS or len(corpus.codes) > 1:
-        return []
-    statement = "SELECT count(*) FROM words WHERE words MATCH ?"
-    return [next(connection.execute(statement, (quoted(corpus.codes[0], word),)))[0] for word in asked]
-
-
-def _finders(counts: Sequence[int], asked_count: int) -> list[int]:
-    """Which words are read: the rarest ones, until they stand in more rows than are to be read."""
-    if not counts:
-        return list(range(asked_count))
-    finders: list[int] = []
-    total = 0
-    for at in sorted(range(asked_count), key=lambda each: (counts[each], each)):
-        total += counts[at]
-        if total > READ_ROWS_MAX and any(counts[each] for each in finders):
-            break
-        finders.append(at)
-    return finders
-
-
-def _held_beside(connection: apsw.Connection, corpus: Corpus, finders: Sequence[str], word: str) -> Integers:
-    """The documents that hold the word and one of the finders."""
-    code = corpus.codes[0]
-    either = " OR ".join(quoted(code, finder) for finder in finders)
-    statement = "SELECT group_concat(rowid) FROM words WHERE words MATCH ?"
-    found = next(connection.execute(statement, (f"({either}) AND {quoted(code, word)}",)))[0]
-    return np.fromstring(found or "", np.int64, sep=",")
 
 
 def _scaled(scores: Floats, top: Integers) -> Floats:

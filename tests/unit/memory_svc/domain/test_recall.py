@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from memory_svc.domain.memory import Kind, Ref
 from memory_svc.domain.recall.exclude import Excluded
-from memory_svc.domain.recall.fusion import Evidence, Hits, Weights, cascade, ordered, rrf, rsf, weighted
+from memory_svc.domain.recall.fusion import Evidence, Hits, Scores, Weights, cascade, ordered, rrf, rsf, weighted
 
 DOCUMENTS = st.lists(st.integers(1, 40).map(lambda id: Ref(Kind.MEMORY, id).document), unique=True)
 
@@ -33,7 +33,7 @@ def evidence(cosines: list[float], **columns: list[float]) -> Evidence:
     return Evidence(documents, np.array(cosines), **given, **flags, held=np.zeros(count, np.uint64))
 
 
-def ids(scores: dict[int, float]) -> list[int]:
+def ids(scores: Scores) -> list[int]:
     """The memories in their order."""
     return [row.ref.id for row in ordered(scores, {})]
 
@@ -65,7 +65,8 @@ def test_one_arm_alone_keeps_its_order(documents: list[int]) -> None:
 
 def test_scores_between_least_and_best_are_added_and_a_lone_row_counts_in_full() -> None:
     scores = rsf({"vectors": [(mem(1), 0.9), (mem(2), 0.8), (mem(3), 0.4)], "words": [(mem(2), 1.0)]})
-    assert scores == {mem(1): 1.0, mem(2): pytest.approx(0.8 + 1.0), mem(3): 0.0}
+    assert scores.documents.tolist() == [mem(1), mem(2), mem(3)]
+    assert scores.values.tolist() == pytest.approx([1.0, 1.8, 0.0])
 
 
 def test_a_cascade_takes_the_first_arm_whole_before_the_next() -> None:
@@ -82,8 +83,8 @@ def test_the_weighted_sum_adds_what_each_evidence_counts() -> None:
         dated=[0, 0, 0, 0, 1, 0],
         quoted=[0, 0, 0, 0, 0, 1],
     )
-    scores = list(weighted(given, Weights(fields=0.25, windows=0.5, speaker=0.1, date=0.2)).values())
-    assert scores == pytest.approx([0.5, 0.75, 1.0, 0.6, 0.7, 2.5])
+    scores = weighted(given, Weights(fields=0.25, windows=0.5, speaker=0.1, date=0.2))
+    assert scores.values.tolist() == pytest.approx([0.5, 0.75, 1.0, 0.6, 0.7, 2.5])
 
 
 def test_a_piece_of_a_word_counts_less_than_a_word_of_its_own() -> None:
@@ -92,7 +93,7 @@ def test_a_piece_of_a_word_counts_less_than_a_word_of_its_own() -> None:
 
 def test_a_row_that_waits_for_its_vector_is_neither_lifted_nor_lowered() -> None:
     assert ids(weighted(evidence([0.2, math.nan, 0.6]), Weights())) == [3, 2, 1]
-    assert weighted(evidence([math.nan]), Weights()) == {mem(1): 0.0}
+    assert weighted(evidence([math.nan]), Weights()).values.tolist() == [0.0]
 
 
 @pytest.mark.parametrize(
