@@ -14,7 +14,7 @@ from memory_svc.errors import Unavailable
 from memory_svc.storage.interface import Query, Storage
 from memory_svc.storage.sqlite import backup
 from memory_svc.storage.sqlite.engine import SqliteStorage
-from tests.support.corpus import put, vector, write
+from tests.support.corpus import candidates, put, vector, write
 
 
 async def test_a_copy_is_one_file_that_opens_as_a_store(storage: Storage, tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ async def test_a_copy_is_one_file_that_opens_as_a_store(storage: Storage, tmp_pa
     (tmp_path / "elsewhere").mkdir()
     shutil.copy(tmp_path / "copies.db", tmp_path / "elsewhere" / "memory.db")
     restored = SqliteStorage(tmp_path / "elsewhere" / "memory.db")
-    found = await restored.search.candidates(Scope(agent="a"), Query(("needle",), vector("t0"), 100))
+    found = await candidates(restored, Scope(agent="a"), Query(("needle",), vector("t0"), 100))
     assert (len(found.words), str(found.vectors[0].ref)) == (30, "mem:1")
     assert await restored.upkeep.verify() == []
     await restored.close()

@@ -160,7 +160,7 @@ async def test_after_an_agent_is_erased_no_byte_of_its_words_is_left_where_other
     connection.execute("INSERT INTO words (words) VALUES ('integrity-check')")
     connection.execute("INSERT INTO pieces (pieces) VALUES ('integrity-check')")
     connection.close()
-    found = await engine.search.candidates(Scope(agent="a"), Query(("plain",), None, 1000))
+    found = await candidates(engine, Scope(agent="a"), Query(("plain",), None, 1000))
     assert len(found.words) == 200
     await engine.close()
 
