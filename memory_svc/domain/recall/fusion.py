@@ -84,6 +84,14 @@ def weighted(evidence: Evidence, weights: Weights) -> Scores:
     return Scores(evidence.documents, scores)
 
 
+def coverage(evidence: Evidence, tells: Sequence[float]) -> Floats:
+    """Of each row the share of what the query's words tell that it holds; tells: the idf of each word, in order."""
+    whole = np.array(tells, np.float64)
+    bits = evidence.held[:, np.newaxis] >> np.arange(len(whole), dtype=np.uint64) & np.uint64(1)
+    covered: Floats = bits.astype(np.float64) @ whole / max(float(whole.sum()), 1e-9)
+    return covered
+
+
 def rrf(arms: Mapping[str, Hits], k: int) -> Scores:
     """The sum over its arms of 1 / (k + rank) for each row, ranks from 1."""
     scores: dict[int, float] = {}

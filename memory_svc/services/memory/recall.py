@@ -12,13 +12,15 @@ from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.memory import Episode, Memory, Vector, utc
 from memory_svc.domain.recall import fusion
 from memory_svc.domain.recall.exclude import Excluded
-from memory_svc.domain.recall.fusion import Fused, Mode, Weights
+from memory_svc.domain.recall.fusion import Fused, Mode
 from memory_svc.domain.recall.when import spans
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import phrases, pieces
 from memory_svc.domain.text import query_words
 from memory_svc.embedding import Advisory
+from memory_svc.services.memory.ranking import scored
 from memory_svc.services.memory.shown import MatchReason, Shown, cut, whole
+from memory_svc.services.memory.trace import Trace, explained, traced
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Candidates, Query
@@ -49,6 +51,10 @@ class Recall(Request, frozen=True, kw_only=True):
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
+    trace: Annotated[bool, Meta(description="Tell why each row stands where it does.")] = False
+    trace_refs: Annotated[
+        list[str], Meta(max_length=20, description="Refs to tell about too, though they be left out.")
+    ] = msgspec.field(default_factory=list)
 
 
 class Channels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,6 +78,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     full_content_budget_chars: int | UnsetType = UNSET
     channels: Channels
     advisory: Advisory | UnsetType = UNSET
+    trace: Trace | UnsetType = UNSET
 
 
 NOT_ASKED = Channels(vectors="skipped: no query", words="skipped: no query", episodes="skipped: no query")
@@ -104,13 +111,18 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
         vector = await runtime.vector(text, "query")
     query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), _times(runtime, text))
 
-    def best_first(found: Candidates) -> list[Shown]:
+    def best_first(found: Candidates) -> tuple[list[Shown], Trace | None]:
         with runtime.metrics.stage("fuse"):
-            return _kept(_read(found, runtime.settings, request), request)
+            shown = _kept(_read(found, runtime.settings, request), request)
+            refs = [str(row.ref) for row in shown]
+            return shown, traced(found, runtime.settings, refs, request.trace_refs) if request.trace else None
 
     with runtime.metrics.stage("candidates"):
-        shown = await runtime.storage.search.candidates(scope, query, best_first)
-    return _answer(runtime, request, shown, _channels(runtime, scope, vector))
+        shown, why = await runtime.storage.search.candidates(scope, query, best_first)
+    answer = _answer(runtime, request, shown, _channels(runtime, scope, vector))
+    if why is None:
+        return answer
+    return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, why))
 
 
 def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
@@ -118,35 +130,9 @@ def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
     return tuple((utc(span.start), utc(span.end)) for span in spans(text, runtime.clock(), runtime.call.zone))
 
 
-def _fused(found: Candidates, settings: Settings) -> Iterator[Fused]:
-    """The candidates, best first, by the mode that is set."""
-    arms = {"vectors": found.vectors, "words": found.words, "episodes": found.episodes}
-    verbatim = {"pieces": found.pieces, "phrases": found.phrases}
-    match settings.recall_mode:
-        case "weighted":
-            arms |= {"windows": found.windows} | verbatim
-            scores = fusion.weighted(found.evidence, weights_of(settings))
-        case "rrf":
-            arms |= {name: hits for name, hits in verbatim.items() if hits}
-            scores = fusion.rrf(arms, settings.rrf_k)
-        case "rsf":
-            arms |= {name: hits for name, hits in verbatim.items() if hits}
-            scores = fusion.rsf(arms)
-        case "cascade":
-            arms = {"phrases": found.phrases, "vectors": found.vectors, "episodes": found.episodes}
-            arms |= {"words": found.words, "pieces": found.pieces}
-            scores = fusion.cascade(arms)
-    return fusion.ordered(scores, arms)
-
-
-def weights_of(settings: Settings) -> Weights:
-    """The weights that are set."""
-    return Weights(settings.weight_fields, settings.weight_windows, settings.weight_speaker, settings.weight_date)
-
-
 def _read(found: Candidates, settings: Settings, request: Recall) -> Iterator[tuple[Memory | Episode, Shown]]:
     """The rows, best first, as they are in the store and as they are shown; read by the page as they are asked for."""
-    ranked = _fused(found, settings)
+    ranked = fusion.ordered(*scored(found, settings))
     cosines = dict(zip(found.evidence.documents.tolist(), found.evidence.cosines.tolist(), strict=True))
     while batch := list(islice(ranked, request.limit + len(request.exclude_contents))):
         rows = found.rows([fused.ref for fused in batch])

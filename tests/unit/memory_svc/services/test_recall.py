@@ -330,3 +330,48 @@ async def test_the_server_is_told_which_texts_are_queries(house: House) -> None:
     await stored(house, "one fact")
     await house.call("recall", agent_id="a", query="which fact")
     assert house.server.asked == [("document", ["one fact"]), ("query", ["which fact"])]
+
+
+async def test_a_trace_tells_why_each_row_stands_where_it_does(house: House) -> None:
+    await stored(house, *FACTS)
+    await house.call("store", agent_id="a", content="the harbour is named too", source={"name": "database"})
+    answer = await house.call("recall", agent_id="a", query="what is the database called", limit=2, trace=True)
+    trace = answer["trace"]
+    assert (trace["mode"], trace["candidates"]) == ("weighted", 4)
+    assert set(trace["words"]) == {"database", "called"}
+    assert trace["words"]["called"] > trace["words"]["database"] > 0
+    first, second = trace["rows"]
+    assert [row["ref"] for row in trace["rows"]] == [row["ref"] for row in reversed(answer["messages"])]
+    assert (first["ref"], first["outcome"], first["rank"], first["coverage"]) == ("mem:3", "shown", 1, 1.0)
+    assert first["arms"]["words"] == {"rank": 1, "score": 1.0}
+    assert first["score"] == pytest.approx(first["cosine"] + 0.25 * first["words"] + 0.5 * first["window"], abs=1e-3)
+    assert (second["ref"], second["speaker_named"]) == ("mem:4", True)
+
+
+async def test_a_trace_tells_why_a_row_is_not_there(house: House) -> None:
+    await stored(house, *FACTS)
+    await house.call("store", agent_id="b", content="the database of another")
+    asked = {"agent_id": "a", "query": "what is the database called", "limit": 1, "trace": True}
+    refs = ["mem:1", "mem:3", "mem:4", "mem:99", "ep:1", "nonsense"]
+    trace = (await house.call("recall", **asked, trace_refs=refs, exclude_contents=[FACTS[2]]))["trace"]
+    outcomes = {row["ref"]: row["outcome"] for row in trace["rows"]}
+    assert list(outcomes.values()).count("shown") == 1
+    assert outcomes["mem:3"] == "left out: you have it"
+    for ref in ("mem:4", "mem:99", "ep:1"):
+        assert outcomes[ref] == "left out: there is no such row in this scope"
+    assert "nonsense" not in outcomes
+    beyond = (await house.call("recall", **asked, trace_refs=["mem:2"]))["trace"]["rows"][-1]
+    assert (beyond["ref"], beyond["outcome"], beyond["rank"] > 1) == ("mem:2", "left out: beyond the limit", True)
+
+
+async def test_a_row_that_no_arm_has_among_its_first_is_told_from_one_that_is_not_there(plain_house: House) -> None:
+    await plain_house.call("store", agent_id="a", content="apples", timestamp="2026-01-01T00:00:00Z")
+    await plain_house.call("store", agent_id="a", content="pears", timestamp="2026-02-01T00:00:00Z")
+    asked = {"agent_id": "a", "query": "apples", "trace": True, "trace_refs": ["mem:2"]}
+    rows = (await plain_house.call("recall", **asked))["trace"]["rows"]
+    assert rows[1] == {"ref": "mem:2", "outcome": "left out: in the scope, but no arm has it among its first rows"}
+
+
+async def test_nothing_is_traced_unasked(house: House) -> None:
+    await stored(house, *FACTS)
+    assert "trace" not in await house.call("recall", agent_id="a", query="apples")
