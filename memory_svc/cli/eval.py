@@ -154,7 +154,7 @@ def _outcome(name: str, found: Outcome) -> str:
     facts = [
         f"answered: {answered:.1%} of {found.abstention.answerable} answerable" if answered is not None else "",
         f"silent: {silent:.1%} of {found.abstention.unanswerable} unanswerable" if silent is not None else "",
-        f"tokens of an answer: {found.tokens:.0f} (estimate: a quarter of its bytes)",
+        f"tokens of an answer: {found.tokens:.0f} (estimate: a third of its bytes)",
         f"milliseconds by the clock: p50 {found.wall_ms.p50:.1f}, p95 {found.wall_ms.p95:.1f};"
         f" of this process's CPU: p50 {found.cpu_ms.p50:.1f}, p95 {found.cpu_ms.p95:.1f}",
         f"asked without vectors: {found.without_vectors} of {len(found.answers)}" if found.without_vectors else "",

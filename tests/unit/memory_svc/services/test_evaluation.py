@@ -113,5 +113,5 @@ async def test_a_question_that_recall_refuses_is_named_by_its_line(house: House)
         await outcome(house.catalogue, asked("q", agent_id="a" * 1001), 5)
 
 
-def test_tokens_are_a_quarter_of_the_bytes_rounded_up() -> None:
-    assert tokens({"a": "猫"}) == 3
+def test_tokens_are_a_third_of_the_bytes_rounded_up() -> None:
+    assert tokens({"a": "猫"}) == 4
