@@ -74,7 +74,9 @@ def test_the_questions_that_one_setting_alone_answers_are_told_with_their_ranks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = file(tmp_path / "q.jsonl", {"query": "It is called Moss", "relevant": ["mem:2"], "agent_id": "me"})
-    corpus = file(tmp_path / "c.jsonl", {"content": "The cat is called Moss"}, {"content": "it is what it is"})
+    facts = ({"content": "The cat is called Moss"}, {"content": "it is what it is"})
+    apart = [{**fact, "timestamp": f"2026-01-0{day}T00:00:00Z"} for day, fact in enumerate(facts, start=1)]
+    corpus = file(tmp_path / "c.jsonl", *apart)
     with embedding_server() as url:
         sets = ["--agent", "me", "--corpus", corpus, "--set", f"MEMORY_EMBEDDING_URL={url}"]
         assert main(["eval", asked, *sets, "--against", "MEMORY_EMBEDDING_URL="]) == 0
