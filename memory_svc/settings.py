@@ -75,9 +75,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             " by their scores between each arm's least and best, or one arm after the other."
         ),
     ] = "weighted"
-    weight_fields: Annotated[
-        float, Meta(ge=0, le=10, description="Weighted recall: what a row's own words count; the cosine counts 1.")
-    ] = 0.25
+    weight_fields: Annotated[float, Meta(ge=0, le=10, description="Weighted recall: what a row's own words count.")] = (
+        0.25
+    )
     weight_windows: Annotated[
         float, Meta(ge=0, le=10, description="Weighted recall: what the words of a row and its neighbours count.")
     ] = 0.5

@@ -22,6 +22,7 @@ LONG_CHARS = range(8, WORD_CHARS_MAX)
 PIECE_CHARS_MIN = 4
 PIECES_MAX = PHRASES_MAX = 8
 SESSION_KEYS = ("session", "session_id")
+TALK, SESSION = "talk", "session "
 EXTRAS_KEYS = ("caption", "keywords", "tags", "title")
 QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|『([^』]+)』|`([^`]+)`')
 
@@ -72,16 +73,20 @@ def embedded(row: Row) -> str:
         return f"{row.summary}\n{row.keywords}" if row.keywords else row.summary
     if not isinstance(row, Memory):
         return ""
-    speaker = "" if isinstance(row.source, str) else row.source.get("name", "")
-    if not speaker or not isinstance(speaker, str) or row.content.startswith(speaker):
+    speaker = _name(row.source)
+    if not speaker or row.content.startswith(speaker):
         return row.content
     return f"{speaker} ({_day_in_words(row.timestamp[:10])}): {row.content}"
 
 
-def session_of(metadata: Mapping[str, Any]) -> str:
-    """The session that a memory's metadata names, "" where it names none."""
-    named = (metadata.get(key) for key in SESSION_KEYS)
-    return next((str(each) for each in named if isinstance(each, str | int) and each != ""), "")
+def talk_of(memory: Memory) -> str:
+    """What talk a memory is a line of, beside its agent, project and channel; "" = it stands alone.
+
+    A line is one that names a session, was said in a channel, or tells who spoke.
+    """
+    named = (memory.metadata.get(key) for key in SESSION_KEYS)
+    session = next((str(each) for each in named if isinstance(each, str | int) and each != ""), "")
+    return f"{SESSION}{session}" if session else TALK if memory.channel or _name(memory.source) else ""
 
 
 def written_out(instant: str) -> str:
@@ -130,6 +135,11 @@ def _day_written_out(day: str) -> str:
         return ""
     month, weekday = calendar.month_name[found.month], calendar.day_name[found.weekday()]
     return f"{found.day} {month} {found.year} {weekday} {found.isoformat()}".lower()
+
+
+def _name(source: Mapping[str, Any] | str) -> str:
+    name = "" if isinstance(source, str) else source.get("name", "")
+    return name if isinstance(name, str) else ""
 
 
 def _speaker(source: Mapping[str, Any] | str) -> str:

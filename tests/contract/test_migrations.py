@@ -86,7 +86,7 @@ async def test_an_old_database_gets_the_index_it_would_have_had(tmp_path: Path) 
     engine = SqliteStorage(tmp_path / "memory.db")
     await same_as_from_nothing(engine, tmp_path / "memory.db")
     connection = apsw.Connection(str(tmp_path / "memory.db"))
-    assert connection.execute("SELECT DISTINCT session FROM memories").fetchall() == [("s",)]
+    assert connection.execute("SELECT DISTINCT talk FROM memories").fetchall() == [("session s",)]
     connection.close()
     await engine.close()
 

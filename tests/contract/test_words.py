@@ -21,6 +21,9 @@ START = dt.datetime(2026, 3, 2, 9, tzinfo=dt.UTC)
 A = Scope(agent="a")
 
 
+ANN = {"type": "User", "name": "Ann"}
+
+
 def said(content: str, minutes: float = 0, **fields: object) -> PutMemory:
     """A memory of so many minutes after the start."""
     instant = (START + dt.timedelta(minutes=minutes)).isoformat()
@@ -111,7 +114,7 @@ async def test_the_text_counts_more_than_the_caption_and_that_more_than_the_date
 
 async def test_a_window_is_a_memory_between_its_neighbours(storage: Storage, reader: Reader) -> None:
     texts = ["alpha", "where is the key", "under the needle box", "thanks", "omega"]
-    await store(storage, *(said(text, minutes) for minutes, text in enumerate(texts)))
+    await store(storage, *(said(text, minutes, source=ANN) for minutes, text in enumerate(texts)))
     found = reader.by_window("needle")
     assert set(found) == {2, 3, 4}
     assert max(found.values()) == 1.0
@@ -134,13 +137,18 @@ async def test_a_window_is_a_memory_between_its_neighbours(storage: Storage, rea
 async def test_a_window_ends_where_the_talk_does(
     storage: Storage, reader: Reader, minutes: float, fields: dict[str, object], is_near: bool
 ) -> None:
-    await store(storage, said("needle"), said("hay", minutes, **fields))
+    await store(storage, said("needle", source=ANN), said("hay", minutes, **{"source": ANN, **fields}))
     assert set(reader.by_window("needle")) == ({1, 2} if is_near else {1})
 
 
+async def test_a_memory_that_is_no_line_of_talk_stands_alone(storage: Storage, reader: Reader) -> None:
+    await store(storage, said("needle"), said("hay", 1), said("straw", 1, source=ANN))
+    assert set(reader.by_window("needle")) == {1}
+
+
 async def test_a_late_arrival_comes_between_its_neighbours(storage: Storage, reader: Reader) -> None:
-    await store(storage, said("needle", 0), said("hay", 10))
-    await store(storage, said("straw", 5))
+    await store(storage, said("needle", 0, channel="c"), said("hay", 10, channel="c"))
+    await store(storage, said("straw", 5, channel="c"))
     assert set(reader.by_window("needle")) == {1, 3}
     await store(storage, Forget(Ref(Kind.MEMORY, 3)))
     assert set(reader.by_window("needle")) == {1, 2}

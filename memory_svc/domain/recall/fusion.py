@@ -19,6 +19,9 @@ Hits = Sequence[tuple[int, float]]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Mode = Literal["weighted", "rrf", "rsf", "cascade"]
+# About the standard deviation of the cosines of the model on which the weights were chosen.
+COSINE = 0.12
+SPREAD_MIN = 1e-6
 # What a piece inside a longer word counts: enough to put a row that nothing else has found before those of chance.
 PIECES = 0.05
 # A row that holds every phrase which the query quotes stands before all that do not.
@@ -26,7 +29,7 @@ QUOTED = 2.0
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """What each kind of evidence counts beside the cosine, which counts 1."""
+    """What each kind of evidence counts beside the cosine."""
 
     fields: float = 0.25
     windows: float = 0.5
@@ -69,11 +72,13 @@ class Fused(msgspec.Struct, frozen=True):
 
 
 def weighted(evidence: Evidence, weights: Weights) -> Scores:
-    """The weighted sum of each row's evidence. A row without a vector counts as one of the candidates' mean cosine."""
-    missing = np.isnan(evidence.cosines)
-    mean = float(evidence.cosines[~missing].mean()) if not missing.all() else 0.0
+    """The weighted sum of each row's evidence.
+
+    Models spread their cosines differently, so a cosine counts by how far it lies from the candidates' mean, in
+    standard deviations of which each counts COSINE. A row without a vector counts as one of the mean.
+    """
     scores = (
-        np.where(missing, mean, evidence.cosines)
+        COSINE * _standardised(evidence.cosines)
         + weights.fields * evidence.fields
         + PIECES * evidence.pieces
         + weights.windows * evidence.windows
@@ -82,6 +87,12 @@ def weighted(evidence: Evidence, weights: Weights) -> Scores:
         + QUOTED * evidence.quoted
     )
     return Scores(evidence.documents, scores)
+
+
+def _standardised(cosines: Floats) -> Floats:
+    known = cosines[~np.isnan(cosines)]
+    spread = float(known.std()) if len(known) else 0.0
+    return np.nan_to_num((cosines - known.mean()) / spread) if spread > SPREAD_MIN else np.zeros(len(cosines))
 
 
 def coverage(evidence: Evidence, tells: Sequence[float]) -> Floats:

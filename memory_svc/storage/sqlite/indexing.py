@@ -7,7 +7,7 @@ import apsw
 import msgspec
 
 from memory_svc.domain.memory import Memory, Ref, Row, kind_of
-from memory_svc.domain.terms import Fields, fields_of, is_long, session_of, term, words_of
+from memory_svc.domain.terms import Fields, fields_of, is_long, talk_of, term, words_of
 from memory_svc.storage.sqlite.windows import TERMS_MAX, Sheet, link, unlink
 
 COUNTED = (
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 def place_of(row: Row) -> Place:
     """What of a row the index depends on."""
     if isinstance(row, Memory):
-        return Place(fields_of(row), (row.agent, row.project, row.channel, session_of(row.metadata), row.timestamp))
+        return Place(fields_of(row), (row.agent, row.project, row.channel, talk_of(row), row.timestamp))
     return Place(fields_of(row), (row.agent,))
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
-import msgspec
 
-from memory_svc.domain.memory import Kind
-from memory_svc.domain.terms import session_of
+from memory_svc.domain.memory import Kind, Memory
+from memory_svc.domain.terms import talk_of
 from memory_svc.errors import Unavailable
 from memory_svc.observe import log
 from memory_svc.storage.migrate import migrate
@@ -60,14 +59,13 @@ def _full_disk(path: Path) -> Iterator[None]:
 
 def _index_words(connection: apsw.Connection) -> None:
     """Index every row anew."""
-    for id, metadata in connection.execute("SELECT id, metadata FROM memories WHERE metadata LIKE '%session%'"):
-        session = session_of(msgspec.json.decode(metadata))
-        connection.execute("UPDATE memories SET session = ? WHERE id = ?", (session, id))
     done = 0
     for kind in (Kind.MEMORY, Kind.EPISODE):
         last = 0
         while rows := TABLES[kind].select(connection, "id > ? ORDER BY id LIMIT ?", (last, BATCH_ROWS)):
             for row in rows:
+                if isinstance(row, Memory):
+                    connection.execute("UPDATE memories SET talk = ? WHERE id = ?", (talk_of(row), row.id))
                 indexing.put(connection, row)
             last = rows[-1].id
             done += len(rows)

@@ -1,7 +1,7 @@
 """Windows: which rows stand before and after a memory in its talk, and how many terms each holds.
 
-A window is a memory between its neighbours: the nearest ones in time in the same agent, project, channel and session,
-not more than an hour away. Kept as cells of sixteen bytes, many to a row, since a query looks at thousands of them.
+A window is a line of talk between its neighbours: the nearest in time in the same agent, project, channel and talk,
+at most an hour away. Kept as cells of sixteen bytes, many to a row, since a query looks at thousands of them.
 """
 
 import datetime as dt
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory_svc.domain.memory import Kind, Memory, Row
-from memory_svc.domain.terms import session_of
+from memory_svc.domain.terms import talk_of
 from memory_svc.storage.sqlite import bm25
 from memory_svc.storage.sqlite.connection import numbers
 
@@ -32,7 +32,7 @@ PAGES = (
 KEPT = "INSERT INTO windows (page, cells) VALUES (?, ?) ON CONFLICT (page) DO UPDATE SET cells = excluded.cells"
 RANGE = "SELECT page >> 4, cells FROM windows WHERE page BETWEEN ? AND ? AND page & 15 = ?"
 SPREAD_MAX = 3
-BESIDE = "agent = ? AND project = ? AND channel = ? AND session = ?"
+BESIDE = "agent = ? AND project = ? AND channel = ? AND talk = ?"
 BEFORE = (
     f"SELECT id, timestamp FROM memories WHERE {BESIDE} AND (timestamp, id) < (?, ?)"
     " ORDER BY timestamp DESC, id DESC LIMIT 1"
@@ -161,10 +161,11 @@ class Cells:
 
 
 def _around(connection: apsw.Connection, row: Row) -> tuple[Place | None, Place | None]:
-    """The nearest rows in time in a memory's talk, however far away; an episode stands alone."""
-    if not isinstance(row, Memory):
+    """The nearest rows in time in a memory's talk, however far away; what is no line of talk stands alone."""
+    talk = talk_of(row) if isinstance(row, Memory) else ""
+    if not isinstance(row, Memory) or not talk:
         return None, None
-    here = (row.agent, row.project, row.channel, session_of(row.metadata), row.timestamp, row.id)
+    here = (row.agent, row.project, row.channel, talk, row.timestamp, row.id)
     found = (connection.execute(statement, here).fetchone() for statement in (BEFORE, AFTER))
     before, after = (Place(*each) if each else None for each in found)
     return before, after

@@ -21,8 +21,8 @@ CREATE VIRTUAL TABLE words USING fts5 (
 CREATE VIRTUAL TABLE postings USING fts5vocab (words, instance);
 
 -- Derived. Neighbours and lengths of rows, many cells to a page.
-ALTER TABLE memories ADD COLUMN session TEXT NOT NULL DEFAULT '';
-CREATE INDEX memories_by_time ON memories (agent, project, channel, session, timestamp, id);
+ALTER TABLE memories ADD COLUMN talk TEXT NOT NULL DEFAULT '';
+CREATE INDEX memories_by_time ON memories (agent, project, channel, talk, timestamp, id);
 CREATE TABLE windows (
     page INTEGER PRIMARY KEY,
     cells BLOB NOT NULL

@@ -84,7 +84,13 @@ def test_the_weighted_sum_adds_what_each_evidence_counts() -> None:
         quoted=[0, 0, 0, 0, 0, 1],
     )
     scores = weighted(given, Weights(fields=0.25, windows=0.5, speaker=0.1, date=0.2))
-    assert scores.values.tolist() == pytest.approx([0.5, 0.75, 1.0, 0.6, 0.7, 2.5])
+    assert scores.values.tolist() == pytest.approx([0.0, 0.25, 0.5, 0.1, 0.2, 2.0])
+
+
+def test_a_cosine_counts_by_how_far_it_lies_from_the_mean_whatever_the_model_spreads() -> None:
+    wide, narrow = (weighted(evidence(cosines), Weights()) for cosines in ([0.0, 0.4, 0.8], [0.80, 0.81, 0.82]))
+    assert wide.values.tolist() == pytest.approx(narrow.values.tolist())
+    assert wide.values.tolist() == pytest.approx([-0.147, 0.0, 0.147], abs=1e-3)
 
 
 def test_a_piece_of_a_word_counts_less_than_a_word_of_its_own() -> None:

@@ -1,5 +1,8 @@
 """Fields, stems, phrases and pieces."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,17 +10,19 @@ from hypothesis import strategies as st
 from memory_svc.domain.memory import Episode, Memory, Profile
 from memory_svc.domain.terms import (
     Fields,
+    embedded,
     fields_of,
     flat,
     is_long,
     phrases,
     pieces,
-    session_of,
+    talk_of,
     term,
     words_of,
     written_out,
 )
 from memory_svc.domain.text import atoms, sequence, words
+from tests.support.corpus import memory
 
 NOW = "2023-05-08T13:56:00+00:00"
 
@@ -93,11 +98,38 @@ def test_an_episode_has_its_days_and_its_keywords_and_a_profile_nothing() -> Non
 
 
 @pytest.mark.parametrize(
-    ("metadata", "session"),
-    [({"session": "s"}, "s"), ({"session_id": 7}, "7"), ({"session": ""}, ""), ({"session": ["s"]}, ""), ({}, "")],
+    ("fields", "talk"),
+    [
+        ({"metadata": {"session": "s"}}, "session s"),
+        ({"metadata": {"session_id": 7}, "channel": "c", "source": {"name": "Ann"}}, "session 7"),
+        ({"metadata": {"session": ""}}, ""),
+        ({"metadata": {"session": ["s"]}}, ""),
+        ({"channel": "c"}, "talk"),
+        ({"source": {"type": "User", "name": "Ann"}}, "talk"),
+        ({"source": {"type": "User", "id": "ann"}}, ""),
+        ({"source": {"name": 7}}, ""),
+        ({"source": "Ann"}, ""),
+        ({}, ""),
+    ],
 )
-def test_a_session_is_what_the_metadata_names(metadata: dict[str, object], session: str) -> None:
-    assert session_of(metadata) == session
+def test_a_line_of_talk_has_a_session_a_channel_or_one_who_speaks(fields: dict[str, Any], talk: str) -> None:
+    assert talk_of(memory("text", **fields)) == talk
+
+
+@pytest.mark.parametrize(
+    ("content", "source", "text"),
+    [
+        ("hello", {"name": "Ann"}, "Ann (8 May 2023): hello"),
+        ("Ann said hello", {"name": "Ann"}, "Ann said hello"),
+        ("hello", {"type": "User", "id": "ann"}, "hello"),
+        ("hello", "Ann", "hello"),
+    ],
+)
+def test_the_vector_of_a_line_of_talk_stands_for_who_speaks_and_the_day_too(
+    content: str, source: dict[str, str] | str, text: str
+) -> None:
+    spoken = msgspec.structs.replace(memory(content, source=source), timestamp="2023-05-08T10:00:00+00:00")
+    assert embedded(spoken) == text
 
 
 def test_the_words_of_a_row_stand_by_field() -> None:
