@@ -82,7 +82,7 @@ def fold(text: str) -> str:
     for character in decomposed:
         if not unicodedata.combining(character):
             base = character
-        elif base < FOLDED_BELOW:
+        elif base < FOLDED_BELOW and base.isalnum():
             continue
         kept.append(character)
     return unicodedata.normalize("NFC", "".join(kept)).replace(TATWEEL, "")

@@ -22,6 +22,7 @@ from memory_svc.domain.text import WORD_CHARS_MAX, fold, is_single_character, pa
         ("İstanbul", "istanbul"),
         ("Ёлка", "елка"),
         ("ที่", "ที่"),
+        ("≠", "≠"),
     ],
 )
 def test_texts_that_are_the_same_to_a_reader_fold_to_one(text: str, folded: str) -> None:
