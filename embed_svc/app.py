@@ -17,6 +17,7 @@ from litestar import Litestar
 from embed_svc import api, choice, guard, machine, observe, self_test
 from embed_svc.batching import Limits
 from embed_svc.errors import Internal, Problem
+from embed_svc.heads import BoundedHeads
 from embed_svc.models import Model
 from embed_svc.observe import Observer
 from embed_svc.service import Embedder, Readiness
@@ -166,18 +167,23 @@ def serve(settings: Settings) -> None:
     record_file = Path(settings.data_dir, choice.RECORD_NAME)
     choice.decide(settings.model, settings.model_replaces, choice.read(record_file), record_file)
     app = build(settings)
-    config = uvicorn.Config(
+    DrainingServer(uvicorn_config(app, settings), app, settings.stop_seconds_max).run()
+
+
+def uvicorn_config(app: Observed, settings: Settings) -> uvicorn.Config:
+    """Return how the server listens; the access log is off since every request is logged already."""
+    return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         lifespan="on",
+        http=BoundedHeads,
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=settings.stop_seconds_max,
     )
-    DrainingServer(config, app, settings.stop_seconds_max).run()
 
 
 def listing(settings: Settings) -> str:

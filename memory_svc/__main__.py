@@ -14,6 +14,7 @@ VERBS: Mapping[str, str] = {
     "serve": "serve MCP and HTTP on one port",
     "stdio": "serve MCP on standard input and output",
     "reembed": "give vectors of the present model to every row that lacks one",
+    "eval": "ask labelled questions, and tell how good the answers are and what they take",
     "reference": "write the reference pages from the code",
 }
 

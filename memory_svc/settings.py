@@ -68,6 +68,25 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     profile_chars_max: Annotated[
         int, Meta(ge=100, le=100_000, description="Longest profile kept whole, in characters; the rest is cut.")
     ] = 2_000
+    recall_mode: Annotated[
+        Literal["weighted", "rrf", "rsf", "cascade"],
+        Meta(
+            description="How recall puts rows in order: by a weighted sum of the evidence, by their ranks in the arms,"
+            " by their scores between each arm's least and best, or one arm after the other."
+        ),
+    ] = "weighted"
+    weight_fields: Annotated[float, Meta(ge=0, le=10, description="Weighted recall: what a row's own words count.")] = (
+        0.25
+    )
+    weight_windows: Annotated[
+        float, Meta(ge=0, le=10, description="Weighted recall: what the words of a row and its neighbours count.")
+    ] = 0.5
+    weight_speaker: Annotated[
+        float, Meta(ge=0, le=10, description="Weighted recall: what it counts that the query names who speaks.")
+    ] = 0.1
+    weight_date: Annotated[
+        float, Meta(ge=0, le=10, description="Weighted recall: what it counts that the query names the row's time.")
+    ] = 0.1
     rrf_k: Annotated[
         int, Meta(ge=1, le=1000, description="Constant of reciprocal rank fusion: a larger one flattens the ranks.")
     ] = 60

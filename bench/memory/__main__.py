@@ -35,7 +35,6 @@ PEER_PACKAGES = ("cpersona", "mcp", "numpy", "aiosqlite")
 LIMIT = 10
 THROUGH_STORE = 1_000
 LARGE = 100_000
-SETTLE_SECONDS_MAX = 90.0
 MANY = 32
 SYNC_MICROSECONDS = 20_000
 REMARKS = (
@@ -213,7 +212,7 @@ async def _filled(
             async with wires.peer_stdio(version, _python(asked.cache, version), place, embedding) as wire:
                 through_store = max(0, min(size, THROUGH_STORE) - below)
                 await filling.fill_peer(wire.call, place, texts[below:size], below, through_store)
-                await settled(wire)
+                await wire.settled()
     return ["ours", *asked.peers]
 
 
@@ -235,19 +234,8 @@ async def _all(
             peer = wires.peer_stdio(f"cpersona {version}", _python(asked.cache, version), folder / version, embedding)
             running.append(await stack.enter_async_context(peer))
         for wire in running:
-            await settled(wire)
+            await wire.settled()
         yield running
-
-
-async def settled(wire: Wire) -> None:
-    """Wait until the server does nothing by itself any more."""
-    end = time.monotonic() + SETTLE_SECONDS_MAX
-    while time.monotonic() < end:
-        before = wire.cpu_seconds()
-        await asyncio.sleep(1.0)
-        if wire.cpu_seconds() - before <= 0.05:
-            return
-    raise RuntimeError(f"{wire.name} was not at rest within {SETTLE_SECONDS_MAX:g} s")
 
 
 def _python(cache: Path, version: str) -> Path:

@@ -70,7 +70,7 @@ def stub(folder: Path) -> Iterator[str]:
     address = f"http://127.0.0.1:{port}"
     command = (sys.executable, "-m", "bench.memory.stub", str(port))
     with started(command, environment(folder, {}), folder / "stub.log") as process:
-        _await(process, "POST", f"{address}/embed", b'{"texts": []}')
+        await_ready(process, "POST", f"{address}/embed", b'{"texts": []}')
         yield address
 
 
@@ -84,7 +84,7 @@ def ours(
     settings = our_settings(folder, embedding) | {"MEMORY_PORT": str(port)}
     command = (*prefix, sys.executable, "-m", module, "serve")
     with started(command, environment(folder, settings), folder / "server.log") as process:
-        _await(process, "GET", f"{address}/readyz")
+        await_ready(process, "GET", f"{address}/readyz")
         yield process.pid, address
 
 
@@ -108,7 +108,8 @@ def peer_settings(folder: Path, embedding: str) -> dict[str, str]:
     }
 
 
-def _await(process: subprocess.Popen[bytes], method: str, url: str, body: bytes = b"") -> None:
+def await_ready(process: subprocess.Popen[bytes], method: str, url: str, body: bytes = b"") -> None:
+    """Wait until that request is answered with 200. Raises RuntimeError when the process ends or it takes too long."""
     end = time.monotonic() + READY_SECONDS_MAX
     while time.monotonic() < end:
         if process.poll() is not None:

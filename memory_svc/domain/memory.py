@@ -90,11 +90,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     locked: bool = False
     revision: int = 1
 
-    @property
-    def searched(self) -> str:
-        """The text that is indexed and embedded."""
-        return self.content
-
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """A finished stretch of work or talk, as a summary. Empty times = not known."""
@@ -111,11 +106,6 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     resolved: bool = False
     revision: int = 1
 
-    @property
-    def searched(self) -> str:
-        """The text that is indexed and embedded."""
-        return f"{self.summary}\n{self.keywords}" if self.keywords else self.summary
-
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What is lastingly true of the one an agent serves. One text for each agent, user and project."""
@@ -127,11 +117,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     updated_at: str
     revision: int = 1
-
-    @property
-    def searched(self) -> str:
-        """Profiles are read whole, never searched."""
-        return ""
 
 
 class Vector(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from memory_svc.domain.change import Applied, Effect, Write
 from memory_svc.domain.memory import Episode, Memory, Profile, Ref, Row, Vector
+from memory_svc.domain.recall.fusion import Evidence, Hits
 from memory_svc.domain.scope import Scope
 
 WATCH_SECONDS_MAX = 0.25
@@ -37,28 +38,35 @@ class Query(msgspec.Struct, frozen=True):
     """What candidates are looked for by.
 
     words: distinct folded words, () = the word arms do not run. vector: of the query, None = the vector arms do not
-    run. depth: rows an arm may give.
+    run. depth: rows an arm may give. pieces: what may stand inside longer words. phrases: what the query quotes.
+    times: stretches of time that the query names, half open, as ISO-8601 in UTC.
     """
 
     words: tuple[str, ...]
     vector: Vector | None
     depth: int
-
-
-# (document number, score) of an arm's rows, best first; a cosine, or a text score over the arm's own best (0 to 1).
-Hits = Sequence[tuple[int, float]]
+    pieces: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+    times: tuple[tuple[str, str], ...] = ()
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """Every arm's rows, best first, all of one snapshot.
+    """Every arm's rows, best first, all of one snapshot, and what speaks for each.
 
-    vectors: rows of any kind by cosine. words: memories by text score. episodes: episodes by text score.
+    vectors: rows of any kind by cosine. words: memories by text score. windows: memories by that of them and their
+    neighbours. pieces: rows that hold a piece inside a longer word. phrases: rows that hold a quoted phrase. episodes:
+    episodes by text score. tells: what each of the query's words tells, its idf among the agent's memories.
     rows: those of these refs that there are, as the snapshot has them; only to be asked inside it.
     """
 
     vectors: Hits
     words: Hits
+    windows: Hits
+    pieces: Hits
+    phrases: Hits
     episodes: Hits
+    evidence: Evidence
+    tells: Mapping[str, float]
     rows: Callable[[Sequence[Ref]], Mapping[Ref, Row]]
 
 
@@ -76,6 +84,14 @@ class Sizes(msgspec.Struct, frozen=True):
     database_bytes: int
     log_bytes: int
     journal_sequence: int
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """A copy of the store: its file, how large it is, and how many rows each of its tables has."""
+
+    path: str
+    size_bytes: int
+    rows: Mapping[str, int]
 
 
 class JournalRow(msgspec.Struct, frozen=True):
@@ -209,6 +225,13 @@ class Upkeep(Protocol):
 
     async def verify(self) -> list[str]:
         """Where the journal and the rows disagree, in words; [] = nowhere."""
+        ...
+
+    async def backup(self, path: str) -> Copied:
+        """Write a proved copy of one moment to that file while others go on; a file of that name is replaced.
+
+        Raises Unavailable where there is no room or the copy is not sound; nothing of that name has changed then.
+        """
         ...
 
 

@@ -1,10 +1,17 @@
-"""Runs numbered migrations, each in a transaction of its own; refuses a schema that is newer than this program."""
+"""Runs numbered migrations, each in a transaction of its own; refuses a schema that is newer than this program.
 
+A database that holds anything is copied first (see backup.py). A migration that rewrites data may have a step in Python
+that runs in its transaction, so that a start that fails leaves all as it was.
+"""
+
+from collections.abc import Callable, Mapping
 from importlib import resources
 
 import apsw
 
 from memory_svc.errors import Unavailable
+
+Step = Callable[[apsw.Connection], None]
 
 
 def migrations(engine: str) -> list[tuple[int, str]]:
@@ -14,28 +21,36 @@ def migrations(engine: str) -> list[tuple[int, str]]:
     return [(int(item.name[:4]), item.read_text(encoding="utf-8")) for item in files]
 
 
-def migrate(connection: apsw.Connection) -> int:
+def migrate(connection: apsw.Connection, prepare: Callable[[int], None], steps: Mapping[int, Step]) -> int:
     """Bring a SQLite database to the newest schema; the version it has then. Two processes may call it at once.
 
+    prepare: called with the version of a database that is not empty before its first migration. steps: by number.
     Raises Unavailable when the schema is newer than the newest migration known here.
     """
     known = migrations("sqlite")
-    for number, statements in known:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            if _version(connection) < number:
-                connection.execute(statements)
-                connection.execute(f"PRAGMA user_version = {number}")
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
     version = _version(connection)
     if version > known[-1][0]:
         raise Unavailable(
             f"The database has schema {version}, this program knows up to {known[-1][0]}; install the newer version"
         )
-    return version
+    if 0 < version < known[-1][0]:
+        prepare(version)
+    for number, statements in known:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if _version(connection) < number:
+                connection.execute(statements)
+                steps.get(number, _nothing)(connection)
+                connection.execute(f"PRAGMA user_version = {number}")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    return _version(connection)
+
+
+def _nothing(_: apsw.Connection) -> None:
+    pass
 
 
 def _version(connection: apsw.Connection) -> int:

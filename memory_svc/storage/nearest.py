@@ -91,11 +91,18 @@ class View:
         if len(slots) > depth:
             slots, products = self._promising(slots, query, depth)
             slots = slots[products >= _cut(products, depth) - SINGLE_ERROR]
-        # The product's rounding depends on how it is made; the answer must not.
-        cosines = np.multiply(self._rows[slots], query, dtype=np.float64).sum(axis=1)
+        cosines = self.cosines(slots, query)
         found = documents[slots]
         order = np.lexsort((found, -cosines))[:depth]
         return [(int(found[at]), float(cosines[at])) for at in order]
+
+    def cosines(self, slots: Slots, query: Floats) -> NDArray[np.float64]:
+        """The cosine of each of these rows, in double precision and each row by itself.
+
+        The rounding of a product depends on how it is made; the answer must not depend on which rows are asked for.
+        """
+        cosines: NDArray[np.float64] = np.vecdot(self._rows[slots].astype(np.float64), query.astype(np.float64))
+        return cosines
 
     def _promising(self, slots: Slots, query: Floats, depth: int) -> tuple[Slots, Floats]:
         """Those that may be among the best `depth`, and some more, with their products in single precision."""

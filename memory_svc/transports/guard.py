@@ -87,6 +87,8 @@ class Guard:
 
     def _check_host(self, headers: Headers, *, by_address: bool) -> None:
         """Without this a web page could reach us under a name of its own that it has resolve to this machine."""
+        if sum(name == b"host" for name, _ in headers) > 1:
+            raise _Misdirected("The request names more than one host; send one Host header")
         host = _header(headers, b"host").decode("latin-1").lower()
         if "*" in self._hosts or _among(host, self._hosts) or (by_address and _is_address(host)):
             return

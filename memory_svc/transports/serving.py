@@ -14,6 +14,7 @@ from memory_svc.errors import Unavailable
 from memory_svc.observe import log
 from memory_svc.settings import Settings
 from memory_svc.transports.guard import SSE_PATH, App, Receive, Scope, Send
+from memory_svc.transports.heads import BoundedHeads
 
 ANSWER_SECONDS_MAX = 7.0
 CLOSE_SECONDS_MAX = 2
@@ -74,7 +75,7 @@ def url_of(settings: Settings, listener: socket.socket) -> str:
 
 
 def uvicorn_config(app: App, settings: Settings) -> uvicorn.Config:
-    """h11 because it is pure Python and strict: it trims header values and refuses what httptools lets through.
+    """As every wire wants it.
 
     The access log is off since every operation is logged already; uvicorn's own lines go where ours go.
     """
@@ -82,7 +83,7 @@ def uvicorn_config(app: App, settings: Settings) -> uvicorn.Config:
         cast("Any", app),
         host=settings.host,
         port=settings.port,
-        http="h11",
+        http=BoundedHeads,
         ws="none",
         lifespan="on",
         log_config=None,

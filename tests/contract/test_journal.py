@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memory_svc.domain.change import Change, ChangeMemory, Forget, PutEpisode, PutMemory, PutProfile
+from memory_svc.domain.change import Change, ChangeMemory, Forget, ForgetAgent, PutEpisode, PutMemory, PutProfile
 from memory_svc.domain.memory import Kind, Profile, Ref
 from memory_svc.domain.scope import Scope
 from memory_svc.errors import Problem
@@ -129,6 +129,39 @@ async def test_after_the_erasure_steps_no_byte_of_an_erased_text_is_left(tmp_pat
             assert secret.encode() not in held, (file.name, secret)
     words = await candidates(engine, Scope(), Query(("ordinary",), None, 1000))
     assert len(words.words) == 300
+    await engine.close()
+
+
+async def test_after_an_agent_is_erased_no_byte_of_its_words_is_left_where_others_stand_beside_it(
+    tmp_path: Path,
+) -> None:
+    engine = SqliteStorage(tmp_path / "memory.db")
+    fields = {"source": {"type": "User", "name": "mephistopheles"}, "metadata": {"session": "qzsessionzq"}}
+    for number in range(200):
+        await engine.apply(put(f"plain words of number {number}"))
+        captioned = {**fields, "metadata": {**fields["metadata"], "caption": f"qzcaption{number}zq"}}
+        await engine.apply(put(f"quetzalcoatl qz{number:05d}zq says 京都大学病院", agent="gone", **captioned))
+    await engine.apply(write(PutEpisode(episode("rumpelstilzchen", agent="gone"))))
+    await engine.apply(put("quetzalcoatl qz99999zq stays", metadata={"caption": "mephistopheles"}))
+    await engine.apply(write(ForgetAgent("gone")))
+    for _ in range(200):
+        await engine.upkeep.erase_step()
+    assert not await engine.upkeep.erasing()
+    await engine.apply(write(Forget(Ref(Kind.MEMORY, 401))))
+    for _ in range(200):
+        await engine.upkeep.erase_step()
+    held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    for secret in ("quetzal", "qz0", "qz9", "qzcaption", "qzsession", "mephisto", "rumpel", "京都", "学病"):
+        assert secret.encode() not in held, secret
+    connection = apsw.Connection(str(tmp_path / "memory.db"))
+    assert connection.execute("SELECT agent, kind, rows FROM corpora").fetchall() == [("a", 0, 200)]
+    assert connection.execute("SELECT count(*) FROM vocabulary WHERE doubtful").fetchall() == [(0,)]
+    assert connection.execute("SELECT count(*) FROM postings WHERE term LIKE '%qz%'").fetchall() == [(0,)]
+    connection.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+    connection.execute("INSERT INTO pieces (pieces) VALUES ('integrity-check')")
+    connection.close()
+    found = await candidates(engine, Scope(agent="a"), Query(("plain",), None, 1000))
+    assert len(found.words) == 200
     await engine.close()
 
 

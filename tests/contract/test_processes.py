@@ -114,8 +114,12 @@ async def test_a_damaged_table_is_not_ready(tmp_path: Path) -> None:
     engine = SqliteStorage(tmp_path / "memory.db")
     await engine.apply(put("one"))
     await engine.close()
+    connection = apsw.Connection(str(tmp_path / "memory.db"))
+    roots = connection.execute("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'memories'").fetchall()
+    connection.close()
     content = bytearray((tmp_path / "memory.db").read_bytes())
-    content[4096:] = b"\xff" * (len(content) - 4096)
+    for (root,) in roots:
+        content[(root - 1) * 4096 : root * 4096] = b"\xff" * 4096
     (tmp_path / "memory.db").write_bytes(content)
     damaged = SqliteStorage(tmp_path / "memory.db")
     with pytest.raises(Unavailable):

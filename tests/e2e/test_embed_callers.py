@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import random
 import socket
@@ -257,3 +258,24 @@ async def test_a_hundred_callers_at_once_get_their_own_in_order(served: Served) 
         alone = await ask(texts[98])
     assert together[98] == alone
     assert [len(rows) for rows in together] == [len(mine) for mine in texts]
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"GET /livez HTTP/1.1\r\nHost: x\r\nX: ",
+        b"POST /embed HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX: ",
+        b"POST /embed HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;x=",
+    ],
+    ids=["header", "trailer", "chunk extension"],
+)
+def test_what_has_no_end_and_is_no_body_is_cut_off(served: Served, begin: bytes) -> None:
+    before = resident_bytes()
+    with socket.create_connection(("127.0.0.1", served.port), 10) as caller:
+        caller.sendall(begin)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(10_000):
+                caller.sendall(b"v" * 10_000)
+            pytest.fail("a hundred megabytes were taken")
+    assert resident_bytes() - before < 20e6
+    assert post(served, {"texts": ["still here"]}).status_code == 200

@@ -83,7 +83,7 @@ async def test_two_processes_on_one_file_see_each_others_writes_at_once(memory: 
             await call(writer, "store", agent_id="me", content=fact)
             found = await call(reader, "recall", agent_id="me", query=word)
             assert found["messages"][-1]["content"] == fact
-            assert found["messages"][-1]["match_reason"]["arms"] == ["vectors", "words"]
+            assert found["messages"][-1]["match_reason"]["arms"] == ["vectors", "words", "windows"]
 
 
 async def test_embeddings_may_come_and_go_while_memory_goes_on(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from memory_svc.storage.sqlite.engine import SqliteStorage
 from tests.support.processes import Process, running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.fault]
-DISK_BYTES = 4_000_000
+DISK_BYTES = 6_000_000
 
 
 def fill(memory: Process) -> tuple[dict[str, int], list[dict]]:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from memory_svc.domain.change import Change, PutMemory, Write
 from memory_svc.domain.memory import Episode, Memory, Ref, Row, Vector
+from memory_svc.domain.recall.fusion import Hits
 from memory_svc.domain.scope import Scope
-from memory_svc.storage.interface import Candidates, Hits, Query, Storage
+from memory_svc.storage.interface import Candidates, Query, Storage
 
 NOW = "2026-03-01T00:00:00+00:00"
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-import uvicorn
 
 from embed_svc import app
 from embed_svc.errors import Invalid
@@ -101,8 +100,10 @@ class Served:
     """A server on a model, in a thread, behind a real socket of loopback."""
 
     def __init__(self, model: Model, **settings: Any) -> None:
-        self.app = app.build(Settings(**settings), lambda _: model)
-        config = uvicorn.Config(self.app, port=0, lifespan="on", log_config=None, ws="none")
+        made = Settings(**settings)
+        self.app = app.build(made, lambda _: model)
+        config = app.uvicorn_config(self.app, made)
+        config.port = 0
         self.server = app.DrainingServer(config, self.app, 5)
         self._thread = threading.Thread(target=self.server.run)
 

@@ -62,7 +62,9 @@ class RecalledWithContext(Recalled, frozen=True, kw_only=True):
 async def recall_with_context(runtime: Runtime, request: RecallWithContext) -> RecalledWithContext:
     """Recall beside a conversation: one list of memories and of what was said, oldest first."""
     said = request.external_context
-    asked = {name: getattr(request, name) for name in Recall.__struct_fields__ if name != "exclude_contents"}
+    asked = {
+        name: getattr(request, name) for name in Recall.__struct_fields__ if name in RecallWithContext.__struct_fields__
+    }
     found = await recalled(runtime, Recall(**asked, exclude_contents=[entry.content or "" for entry in said]))
     merged = [_shown(entry) for entry in said if entry.role in MERGED_ROLES and (entry.content or "").strip()]
     now, zone = runtime.clock(), runtime.call.zone

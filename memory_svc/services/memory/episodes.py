@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.change import Forget, PutEpisode
 from memory_svc.domain.memory import Episode, Kind, Ref, clean_content, instant, utc
+from memory_svc.domain.terms import embedded
 from memory_svc.errors import Invalid
 from memory_svc.services.memory.remember import Channel, Owner, ProjectId, owner
 from memory_svc.services.operation import Effect, Receipt, Request, Runtime, operation
@@ -72,7 +73,7 @@ async def archive_episode(runtime: Runtime, request: ArchiveEpisode) -> Archived
         created_at=utc(runtime.clock()),
         resolved=request.resolved,
     )
-    vectors = await runtime.vector_of(episode.searched)
+    vectors = await runtime.vector_of(embedded(episode))
     applied = await runtime.storage.apply(runtime.write(PutEpisode(episode)), vectors)
     return Archived(
         episode_id=applied.id(),

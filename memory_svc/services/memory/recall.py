@@ -1,5 +1,6 @@
 """Recall: the memories and episodes that speak to a query."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Literal
@@ -8,18 +9,25 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
-from memory_svc.domain.memory import Episode, Memory, Vector
+from memory_svc.domain.memory import Episode, Memory, Vector, utc
+from memory_svc.domain.recall import fusion
 from memory_svc.domain.recall.exclude import Excluded
-from memory_svc.domain.recall.fusion import Fused, rrf
+from memory_svc.domain.recall.fusion import Fused, Mode
+from memory_svc.domain.recall.when import spans
 from memory_svc.domain.scope import Scope
+from memory_svc.domain.terms import phrases, pieces
 from memory_svc.domain.text import query_words
 from memory_svc.embedding import Advisory
+from memory_svc.services.memory.ranking import scored
 from memory_svc.services.memory.shown import MatchReason, Shown, cut, whole
+from memory_svc.services.memory.trace import Trace, explained, traced
 from memory_svc.services.operation import Effect, Request, Runtime, operation
+from memory_svc.settings import Settings
 from memory_svc.storage.interface import Candidates, Query
 
 ARM_DEPTH_MIN = 100
 QUERY_CHARS_MAX = 20_000
+SCORE_DIGITS = 4
 FULL_CONTENT_BUDGET_CHARS = 200_000
 
 ProjectFilter = Annotated[
@@ -43,6 +51,10 @@ class Recall(Request, frozen=True, kw_only=True):
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
+    trace: Annotated[bool, Meta(description="Tell why each row stands where it does.")] = False
+    trace_refs: Annotated[
+        list[str], Meta(max_length=20, description="Refs to tell about too, though they be left out.")
+    ] = msgspec.field(default_factory=list)
 
 
 class Channels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,6 +78,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     full_content_budget_chars: int | UnsetType = UNSET
     channels: Channels
     advisory: Advisory | UnsetType = UNSET
+    trace: Trace | UnsetType = UNSET
 
 
 NOT_ASKED = Channels(vectors="skipped: no query", words="skipped: no query", episodes="skipped: no query")
@@ -89,41 +102,57 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
         source=request.source_id,
     )
     depth = max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
-    query = request.query[:QUERY_CHARS_MAX]
-    words = tuple(query_words(query))
+    text = request.query[:QUERY_CHARS_MAX]
+    words = tuple(query_words(text))
     if not words:
         rows = await runtime.storage.memories.page(scope, depth)
         return _answer(runtime, request, _kept(((row, whole(row)) for row in rows), request), NOT_ASKED)
     with runtime.metrics.stage("embed"):
-        vector = await runtime.vector(query, "query")
+        vector = await runtime.vector(text, "query")
+    query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), _times(runtime, text))
 
-    def best_first(found: Candidates) -> list[Shown]:
+    def best_first(found: Candidates) -> tuple[list[Shown], Trace | None]:
         with runtime.metrics.stage("fuse"):
-            return _kept(_fused(found, runtime.settings.rrf_k, request.limit + len(request.exclude_contents)), request)
+            shown = _kept(_read(found, runtime.settings, request), request)
+            refs = [str(row.ref) for row in shown]
+            return shown, traced(found, runtime.settings, refs, request.trace_refs) if request.trace else None
 
     with runtime.metrics.stage("candidates"):
-        shown = await runtime.storage.search.candidates(scope, Query(words, vector, depth), best_first)
-    return _answer(runtime, request, shown, _channels(runtime, scope, vector))
+        shown, why = await runtime.storage.search.candidates(scope, query, best_first)
+    answer = _answer(runtime, request, shown, _channels(runtime, scope, vector))
+    if why is None:
+        return answer
+    return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, why))
 
 
-def _fused(found: Candidates, k: int, at_once: int) -> Iterator[tuple[Memory | Episode, Shown]]:
-    """The candidates, best first, as they are in the store and as they are shown; so many are read at once."""
-    arms = {"vectors": found.vectors, "words": found.words, "episodes": found.episodes}
-    cosines = dict(found.vectors)
-    ranked = rrf({name: [document for document, _ in hits] for name, hits in arms.items()}, k)
-    while batch := list(islice(ranked, at_once)):
+def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
+    """The stretches of time that a query names, read in the caller's zone."""
+    return tuple((utc(span.start), utc(span.end)) for span in spans(text, runtime.clock(), runtime.call.zone))
+
+
+def _read(found: Candidates, settings: Settings, request: Recall) -> Iterator[tuple[Memory | Episode, Shown]]:
+    """The rows, best first, as they are in the store and as they are shown; read by the page as they are asked for."""
+    ranked = fusion.ordered(*scored(found, settings))
+    cosines = dict(zip(found.evidence.documents.tolist(), found.evidence.cosines.tolist(), strict=True))
+    while batch := list(islice(ranked, request.limit + len(request.exclude_contents))):
         rows = found.rows([fused.ref for fused in batch])
         for fused in batch:
             row = rows.get(fused.ref)
             if isinstance(row, Memory | Episode):
-                reason = _reason(fused, cosines.get(fused.ref.document))
+                reason = _reason(fused, settings.recall_mode, cosines[fused.ref.document])
                 yield row, msgspec.structs.replace(whole(row), match_reason=reason)
 
 
-def _reason(fused: Fused, cosine: float | None) -> MatchReason:
-    if cosine is None:
-        return MatchReason(signal="rrf", score=fused.score, rrf=fused.score, arms=list(fused.arms))
-    return MatchReason(signal="cosine", score=cosine, cosine=cosine, rrf=fused.score, arms=list(fused.arms))
+def _reason(fused: Fused, mode: Mode, cosine: float) -> MatchReason:
+    score = round(fused.score, SCORE_DIGITS)
+    return MatchReason(
+        signal=mode,
+        score=score,
+        cosine=UNSET if math.isnan(cosine) else round(cosine, SCORE_DIGITS),
+        rrf=score if mode == "rrf" else UNSET,
+        rsf=score if mode == "rsf" else UNSET,
+        arms=list(fused.arms),
+    )
 
 
 def _kept(ranked: Iterable[tuple[Memory | Episode, Shown]], request: Recall) -> list[Shown]:

@@ -20,6 +20,8 @@ from memory_svc.domain.memory import (
     is_naive,
     utc,
 )
+from memory_svc.domain.scope import Scope
+from memory_svc.domain.terms import embedded
 from memory_svc.errors import Invalid
 from memory_svc.services.operation import Effect, Receipt, Request, Runtime, operation
 
@@ -191,7 +193,7 @@ async def store(runtime: Runtime, request: Store) -> Stored:
         draft = _draft(runtime, request)
     except _Rejected as rejected:
         return Stored(ok=False, result="rejected", reason=str(rejected), locked=locked)
-    vectors = await runtime.vector_of(draft.memory.content)
+    vectors = await runtime.vector_of(embedded(draft.memory))
     applied = await runtime.storage.apply(runtime.write(PutMemory(draft.memory)), vectors)
     outcome = applied.outcomes[0]
     stored = outcome.result == "stored"
@@ -219,8 +221,10 @@ async def update_memory(runtime: Runtime, request: UpdateMemory) -> Updated:
     content, truncated = clean_content(request.content, runtime.settings.content_chars_max)
     if not content:
         raise Invalid("Content cannot be empty after sanitization")
-    vectors = await runtime.vector_of(content)
-    change = ChangeMemory(request.memory_id, content, owner(request.agent_id))
+    agent = owner(request.agent_id)
+    before = (await runtime.storage.memories.get(Scope(agent=agent), [request.memory_id])).get(request.memory_id)
+    vectors = await runtime.vector_of(embedded(msgspec.structs.replace(before, content=content))) if before else {}
+    change = ChangeMemory(request.memory_id, content, agent)
     await runtime.storage.apply(runtime.write(change), vectors)
     receipt = await runtime.receipt(Ref(Kind.MEMORY, request.memory_id), vectors)
     return Updated(updated_id=request.memory_id, truncated=truncated or UNSET, receipt=receipt)

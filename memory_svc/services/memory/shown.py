@@ -12,12 +12,13 @@ EPISODE_MARK = "[Episode] "
 
 
 class MatchReason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a row is in the answer: its fused score, its cosine where it has one, and the arms that found it."""
+    """Why a row is in the answer: how it was ranked, its score there, its cosine where it has one, and who found it."""
 
     signal: str
     score: float
     cosine: float | UnsetType = UNSET
-    rrf: float
+    rrf: float | UnsetType = UNSET
+    rsf: float | UnsetType = UNSET
     arms: list[str]
 
 

@@ -7,18 +7,17 @@ from pathlib import Path
 from memory_svc.domain.change import Applied, Write
 from memory_svc.domain.memory import Vector
 from memory_svc.errors import Unavailable
-from memory_svc.storage.migrate import migrate
 from memory_svc.storage.sqlite.apply import apply
 from memory_svc.storage.sqlite.connection import (
     TURN_SECONDS_MAX,
     Readers,
     Writer,
     engine_errors,
-    open_connection,
 )
 from memory_svc.storage.sqlite.episodes import Episodes, Profiles
 from memory_svc.storage.sqlite.journal import Journal
 from memory_svc.storage.sqlite.memories import Memories
+from memory_svc.storage.sqlite.schema import bring_up
 from memory_svc.storage.sqlite.search import Search
 from memory_svc.storage.sqlite.turn import turn
 from memory_svc.storage.sqlite.upkeep import Upkeep
@@ -34,12 +33,11 @@ class SqliteStorage:
     def __init__(self, path: Path) -> None:
         """Open the file, making it and its schema when absent.
 
-        Raises Unavailable when it cannot be opened, is not a database, or has a newer schema.
+        Raises Unavailable when it cannot be opened, is not a database, or has a newer schema; and when it has an older
+        one and there is no room to copy or to change it.
         """
         with turn(path, TURN_SECONDS_MAX), engine_errors():
-            first = open_connection(path)
-            migrate(first)
-            first.close()
+            bring_up(path)
         self._readers = Readers(path, READERS)
         self._writer = Writer(path)
         self.memories = Memories(self._readers)

@@ -8,6 +8,7 @@ import msgspec
 
 from memory_svc.domain.memory import Memory, digest, source_id_of
 from memory_svc.domain.scope import Scope
+from memory_svc.domain.terms import talk_of
 from memory_svc.storage.interface import Position
 from memory_svc.storage.sqlite.connection import Readers
 from memory_svc.storage.sqlite.scope import older, where
@@ -45,11 +46,12 @@ def put(connection: apsw.Connection, memory: Memory) -> int:
     """Write a memory whole, by its id; id 0 = a new one. The id it has."""
     connection.execute(
         "INSERT INTO memories (id, agent, project, channel, msg_id, digest, content, source, source_id, timestamp,"
-        " metadata, created_at, locked, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " metadata, talk, created_at, locked, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET (agent, project, channel, msg_id, digest, content, source, source_id,"
-        " timestamp, metadata, created_at, locked, revision) = (excluded.agent, excluded.project, excluded.channel,"
-        " excluded.msg_id, excluded.digest, excluded.content, excluded.source, excluded.source_id,"
-        " excluded.timestamp, excluded.metadata, excluded.created_at, excluded.locked, excluded.revision)",
+        " timestamp, metadata, talk, created_at, locked, revision) = (excluded.agent, excluded.project,"
+        " excluded.channel, excluded.msg_id, excluded.digest, excluded.content, excluded.source, excluded.source_id,"
+        " excluded.timestamp, excluded.metadata, excluded.talk, excluded.created_at, excluded.locked,"
+        " excluded.revision)",
         (
             memory.id or None,
             memory.agent,
@@ -62,6 +64,7 @@ def put(connection: apsw.Connection, memory: Memory) -> int:
             source_id_of(memory.source),
             memory.timestamp,
             msgspec.json.encode(memory.metadata).decode(),
+            talk_of(memory),
             memory.created_at,
             int(memory.locked),
             memory.revision,

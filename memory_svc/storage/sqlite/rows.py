@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apsw
+import msgspec
 
 from memory_svc.domain.change import Effect
 from memory_svc.domain.memory import Kind, Ref, Row, Vector
-from memory_svc.storage.sqlite import episodes, memories, vectors, words
+from memory_svc.domain.terms import embedded
+from memory_svc.storage.sqlite import episodes, indexing, memories, vectors
 
 ID_MAX = 1 << 59
 
@@ -40,23 +42,29 @@ def rows_of(connection: apsw.Connection, agent: str) -> list[Row]:
 
 def write_row(connection: apsw.Connection, effect: Effect, vector: Vector | None = None) -> int:
     """Write an effect's row, its words and its vector (None = it waits for one). The id of the row."""
+    ref = Ref(effect.kind, effect.id)
+    before = read_row(connection, ref) if effect.id else None
     if effect.row is None:
-        _erase(connection, Ref(effect.kind, effect.id))
+        _erase(connection, ref, before)
         return effect.id
-    before = read_row(connection, Ref(effect.kind, effect.id)) if effect.id else None
-    id = TABLES[effect.kind].put(connection, effect.row)
-    document = Ref(effect.kind, id).document
-    if before and before.searched == effect.row.searched:
-        vectors.revise(connection, document, effect.row.revision)
-    elif effect.row.searched:
-        words.put(connection, document, effect.row.searched)
-        vectors.put(connection, document, effect.row.revision, vector)
-    return id
+    stays = before is not None and indexing.place_of(before) == indexing.place_of(effect.row)
+    if before and not stays:
+        indexing.remove(connection, before)
+    row = msgspec.structs.replace(effect.row, id=TABLES[effect.kind].put(connection, effect.row))
+    if not stays:
+        indexing.put(connection, row)
+    document = Ref(effect.kind, row.id).document
+    if before and embedded(before) == embedded(row):
+        vectors.revise(connection, document, row.revision)
+    elif embedded(row):
+        vectors.put(connection, document, row.revision, vector)
+    return row.id
 
 
-def _erase(connection: apsw.Connection, ref: Ref) -> None:
+def _erase(connection: apsw.Connection, ref: Ref, row: Row | None) -> None:
+    if row:
+        indexing.remove(connection, row)
     connection.execute(f"DELETE FROM {TABLES[ref.kind].name} WHERE id = ?", (ref.id,))
-    words.remove(connection, ref.document)
     vectors.remove(connection, ref.document)
     connection.execute("INSERT INTO state (name, value) VALUES ('erasure', 'begin') ON CONFLICT (name) DO NOTHING")
     connection.execute(

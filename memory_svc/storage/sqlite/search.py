@@ -1,18 +1,25 @@
-"""Every retriever in one snapshot."""
+"""Every retriever in one snapshot, and what speaks for each row that one of them has found."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import apsw
+import numpy as np
 
 from memory_svc.domain.memory import Kind, Ref, Row
+from memory_svc.domain.recall.fusion import Evidence, Flags, Hits
 from memory_svc.domain.scope import Scope
+from memory_svc.domain.terms import term
 from memory_svc.storage.interface import Candidates, Query
-from memory_svc.storage.sqlite import episodes, memories, words
+from memory_svc.storage.sqlite import bm25, episodes, memories, phrases, words
+from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import Readers, numbers
 from memory_svc.storage.sqlite.vectors import Resident
+from memory_svc.storage.sqlite.words import Asked, Found
 
 T = TypeVar("T")
+SEARCHED = (Kind.MEMORY, Kind.EPISODE)
+PIECE_ROWS_MAX = 10
 # How rows of a kind are read by their ids, given as a JSON array, and made into records.
 READ: Mapping[Kind, tuple[str, Callable[[Sequence[Any]], Row]]] = {
     Kind.MEMORY: (
@@ -22,6 +29,17 @@ READ: Mapping[Kind, tuple[str, Callable[[Sequence[Any]], Row]]] = {
     Kind.EPISODE: (
         f"SELECT {episodes.COLUMNS} FROM json_each(?) AS asked CROSS JOIN episodes ON episodes.id = asked.value",
         episodes.episode_of,
+    ),
+}
+
+
+INSTANTS: Mapping[Kind, str] = {
+    Kind.MEMORY: (
+        "SELECT memories.id, timestamp FROM json_each(?) AS asked CROSS JOIN memories ON memories.id = asked.value"
+    ),
+    Kind.EPISODE: (
+        "SELECT episodes.id, coalesce(nullif(start_time, ''), created_at) FROM json_each(?) AS asked"
+        " CROSS JOIN episodes ON episodes.id = asked.value"
     ),
 }
 
@@ -41,12 +59,45 @@ class Search:
         return await self._readers.run(lambda connection: read(self._candidates(connection, scope, query)))
 
     def _candidates(self, connection: apsw.Connection, scope: Scope, query: Query) -> Candidates:
-        near = self._resident.nearest(connection, scope, query.vector, query.depth) if query.vector else ()
-        memory_words, episode_words = (
-            words.ranked(connection, scope, kind, query.words, query.depth) if query.words else ()
-            for kind in (Kind.MEMORY, Kind.EPISODE)
+        near = self._resident.nearest(connection, scope, query.vector, query.depth) if query.vector else []
+        quoted = _quoted(connection, scope, query)
+        also = [document for hits in (near, quoted) for document, _ in hits]
+        memory_words, episode_words = (_words(connection, scope, kind, query, also) for kind in SEARCHED)
+        tells = _tells(memory_words if memory_words.rows_count else episode_words)
+        pieces = _pieces(connection, scope, query, memory_words)
+        verbatim = [document for hits in (pieces, quoted) for document, _ in hits]
+        documents = np.unique(
+            np.concatenate([np.array([*also, *verbatim], np.int64), memory_words.documents, episode_words.documents])
         )
-        return Candidates(near, memory_words, episode_words, lambda refs: rows(connection, refs))
+        evidence = Evidence(
+            documents=documents,
+            cosines=self._cosines(connection, query, documents, near),
+            **_word_columns(documents, (memory_words, episode_words)),
+            pieces=_column(documents, pieces),
+            dated=_dated(connection, documents, query.times),
+            quoted=_column(documents, quoted) == 1.0,
+        )
+        return Candidates(
+            vectors=near,
+            words=_best(memory_words, memory_words.fields, query.depth),
+            windows=_best(memory_words, memory_words.windows, query.depth),
+            pieces=pieces,
+            phrases=quoted,
+            episodes=_best(episode_words, episode_words.fields, query.depth),
+            evidence=evidence,
+            tells=tells,
+            rows=lambda refs: rows(connection, refs),
+        )
+
+    def _cosines(self, connection: apsw.Connection, query: Query, documents: Integers, near: Hits) -> Floats:
+        """Of each row, NaN where it has no vector."""
+        cosines = np.full(len(documents), np.nan)
+        if query.vector:
+            known = dict(near)
+            others = [document for document in documents.tolist() if document not in known]
+            known |= self._resident.cosines(connection, query.vector, others)
+            cosines[np.searchsorted(documents, list(known))] = list(known.values())
+        return cosines
 
 
 def rows(connection: apsw.Connection, refs: Sequence[Ref]) -> dict[Ref, Row]:
@@ -57,3 +108,73 @@ def rows(connection: apsw.Connection, refs: Sequence[Ref]) -> dict[Ref, Row]:
         for row in connection.execute(statement, (numbers(ids),)) if ids else ():
             found[Ref(kind, row[0])] = record(row)
     return found
+
+
+def _words(connection: apsw.Connection, scope: Scope, kind: Kind, query: Query, also: Sequence[int]) -> Found:
+    return words.windowed(connection, scope, kind, Asked(query.words, query.depth, also)) if query.words else Found()
+
+
+def _pieces(connection: apsw.Connection, scope: Scope, query: Query, found: Found) -> Hits:
+    """Rows that hold pieces inside longer words. A word that many rows hold by itself needs no longer ones."""
+    common = {term(word) for word, count in zip(found.words, found.frequencies, strict=True) if count > PIECE_ROWS_MAX}
+    asked = [piece for piece in query.pieces if term(piece) not in common]
+    hits = [
+        hit
+        for kind in (SEARCHED if asked else ())
+        for hit in phrases.substrings(connection, scope, kind, asked, query.depth)
+    ]
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[: query.depth]
+
+
+def _quoted(connection: apsw.Connection, scope: Scope, query: Query) -> Hits:
+    """The rows that hold quoted phrases; a row's score is the share of the phrases that it holds."""
+    counts: dict[int, int] = {}
+    for phrase in query.phrases:
+        for kind in SEARCHED:
+            for document in phrases.phrased(connection, scope, kind, phrase, query.depth):
+                counts[document] = counts.get(document, 0) + 1
+    shares = {document: count / len(query.phrases) for document, count in counts.items()}
+    return sorted(shares.items(), key=lambda hit: (-hit[1], -hit[0]))[: query.depth]
+
+
+def _best(found: Found, scores: Floats, depth: int) -> Hits:
+    top = bm25.best(scores, depth)
+    return list(zip(found.documents[top].tolist(), scores[top].tolist(), strict=True))
+
+
+def _word_columns(documents: Integers, found: Iterable[Found]) -> dict[str, Any]:
+    columns = {
+        "fields": np.zeros(len(documents)),
+        "windows": np.zeros(len(documents)),
+        "held": np.zeros(len(documents), np.uint64),
+        "speaker": np.zeros(len(documents), np.bool_),
+    }
+    for each in found:
+        at = np.searchsorted(documents, each.documents)
+        for name, column in columns.items():
+            column[at] = getattr(each, name)
+    return columns
+
+
+def _column(documents: Integers, hits: Hits) -> Floats:
+    column = np.zeros(len(documents))
+    if hits:
+        found, scores = zip(*hits, strict=True)
+        column[np.searchsorted(documents, found)] = scores
+    return column
+
+
+def _dated(connection: apsw.Connection, documents: Integers, times: Sequence[tuple[str, str]]) -> Flags:
+    """Which of these rows lie in one of the stretches of time."""
+    found: list[int] = []
+    for kind, statement in INSTANTS.items() if times else ():
+        ids = numbers((documents[documents & 15 == kind.code] >> 4).tolist())
+        for id, instant in connection.execute(statement, (ids,)):
+            if any(start <= instant < end for start, end in times):
+                found.append(Ref(kind, id).document)
+    return np.isin(documents, found)
+
+
+def _tells(found: Found) -> dict[str, float]:
+    tells = bm25.idf(np.array(found.frequencies, np.int64), found.rows_count)
+    return dict(zip(found.words, tells.tolist(), strict=True))

@@ -1,16 +1,20 @@
 """Checkpoints and the erasure of what was deleted, in bounded steps off the request path."""
 
+import contextlib
 from pathlib import Path
 
 import apsw
 
-from memory_svc.storage.interface import Sizes
-from memory_svc.storage.sqlite import journal
+from memory_svc.storage.interface import Copied, Sizes
+from memory_svc.storage.sqlite import indexing, journal
+from memory_svc.storage.sqlite.backup import copy
 from memory_svc.storage.sqlite.connection import Readers, Writer, engine_errors, open_connection
 from memory_svc.storage.sqlite.rows import TABLES
 from memory_svc.storage.sqlite.scrub import Scrubber
 
 MERGE_PAGES = 500
+INDEXES = ("words", "pieces")
+MERGES = ("begin", "merge", "begin pieces", "merge pieces")  # a stage of beginning and one of going on for each index
 SCRUB_PAGES = 2000
 CHECKPOINT_BUSY_MILLISECONDS = 50
 
@@ -40,7 +44,7 @@ class Upkeep:
         stage = await self._readers.run(_erasure_stage)
         if not stage:
             return False
-        if stage in {"begin", "merge"}:
+        if stage in MERGES:
             await self._writer.run(_merge_step)
             return True
         # Nobody writes while the log is emptied and the pages are wiped.
@@ -64,11 +68,19 @@ class Upkeep:
         """Where the journal and the rows disagree, in words; [] = nowhere."""
         return await self._readers.run(journal.verify)
 
+    async def backup(self, path: str) -> Copied:
+        """Write a proved copy of one moment to that file while others go on; a file of that name is replaced."""
+        return await self._readers.aside(lambda: self._backup(Path(path)))
+
     def close(self) -> None:
         """Truncate the log, close."""
         self._checkpoint("TRUNCATE")
         self._connection.close()
         self._scrubber.close()
+
+    def _backup(self, target: Path) -> Copied:
+        with contextlib.closing(open_connection(self._path)) as connection:
+            return copy(connection, target)
 
     def _sizes(self, connection: apsw.Connection) -> Sizes:
         rows = {
@@ -119,13 +131,23 @@ def _erasure_stage(connection: apsw.Connection) -> str:
 
 
 def _merge_step(connection: apsw.Connection) -> None:
-    """Merge some pages of the word index. A negative count first makes all segments one run of merges."""
-    begins = _erasure_stage(connection) == "begin"
+    """Forget some long words that no row holds, then merge some pages of one full-text index after the other.
+
+    A negative count first makes all segments of an index one run of merges.
+    """
+    stage = _erasure_stage(connection)
+    if stage == "begin" and indexing.sweep(connection):
+        return
+    at = MERGES.index(stage)
+    begins = at % 2 == 0
     before = connection.total_changes()
     pages = -MERGE_PAGES if begins else MERGE_PAGES
-    connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
+    index = INDEXES[at // 2]
+    connection.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)", (pages,))
     worked = connection.total_changes() - before >= 2
-    connection.execute("UPDATE state SET value = ? WHERE name = 'erasure'", ("merge" if worked or begins else "1",))
+    if begins or not worked:
+        following = (*MERGES, "1")[at + 1]
+        connection.execute("UPDATE state SET value = ? WHERE name = 'erasure'", (following,))
 
 
 def _note_scrubbed(connection: apsw.Connection, following: int | None) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memory_svc.domain.memory import Kind, Ref, Vector
 from memory_svc.domain.scope import Scope
+from memory_svc.domain.terms import embedded
 from memory_svc.storage.interface import RowVector, Waiting
 from memory_svc.storage.nearest import Matrix
 from memory_svc.storage.sqlite import episodes, memories
@@ -120,6 +121,23 @@ class Resident:
         past = Resident()
         past._read(connection, vector.fingerprint, len(query), changed)
         return sorted(found + past._all(scope, query), key=lambda each: (-each[1], each[0]))[:depth]
+
+    def cosines(self, connection: apsw.Connection, vector: Vector, documents: Sequence[int]) -> dict[int, float]:
+        """The cosine of each of these rows that has a vector, as the connection's snapshot has it."""
+        query = np.frombuffer(vector.values, dtype="<f4")
+        with self._lock:
+            now = self._follow(connection, vector.fingerprint, len(query))
+            slots = np.array([self._slots.get(document, -1) for document in documents], np.intp)
+            known = (slots >= 0) & (self._born[slots] <= now)
+            view, is_ahead = self._matrix.view(), now < self._number
+        held = np.array(documents, np.int64)[known]
+        found = dict(zip(held.tolist(), view.cosines(slots[known], query).tolist(), strict=True))
+        unknown = [document for document in documents if document not in found]
+        if is_ahead and unknown:
+            past = Resident()
+            past._read(connection, vector.fingerprint, len(query), unknown)
+            found |= past._all(Scope(), query)
+        return found
 
     def _all(self, scope: Scope, query: NDArray[np.float32]) -> list[tuple[int, float]]:
         rows = self._seen(scope, self._number)
@@ -229,7 +247,7 @@ def _waiting(connection: apsw.Connection, fingerprint: str, limit: int) -> list[
     for kind, select in ((Kind.MEMORY, memories.select), (Kind.EPISODE, episodes.select)):
         ids = [ref.id for ref in revisions if ref.kind is kind]
         for row in select(connection, f"id IN ({', '.join('?' * len(ids))})", ids):
-            texts[Ref(kind, row.id)] = row.searched
+            texts[Ref(kind, row.id)] = embedded(row)
     return [Waiting(ref, revisions[ref], text) for ref, text in texts.items()]
 
 

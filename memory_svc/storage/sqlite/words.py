@@ -1,105 +1,205 @@
-"""The word index: folded words in FTS5, ranked by BM25 (k1 = 1.2, b = 0.75, as FTS5 has them).
+"""The word arm: rows ranked by BM25 (k1 and b in bm25.py) over their fields, and over their windows.
 
-Source: Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009.
+The counts of a window are those of a row and its neighbours.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import apsw
+import numpy as np
+from numpy.typing import NDArray
 
 from memory_svc.domain.memory import Kind
 from memory_svc.domain.scope import Scope
-from memory_svc.domain.text import is_single_character, words
+from memory_svc.domain.terms import term
+from memory_svc.storage.sqlite import bm25
+from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import numbers
+from memory_svc.storage.sqlite.postings import Corpus, corpus_of, read_postings
 from memory_svc.storage.sqlite.scope import where
+from memory_svc.storage.sqlite.windows import Cells
 
-MATCHES = "SELECT words.rowid, -bm25(words) AS score FROM words"
-WANTED = "words MATCH ? AND words.rowid & 15 = ?"
-BEST_FIRST = "ORDER BY score DESC, words.rowid"
-SAMPLE = 16
-
-
-def put(connection: apsw.Connection, document: int, text: str) -> None:
-    """Index a document's text in place of what was indexed before."""
-    remove(connection, document)
-    connection.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (document, " ".join(words(text))))
+TABLES = {Kind.MEMORY: "memories", Kind.EPISODE: "episodes"}
+NOBODY = -1
+WORDS_MAX = 64
+NO_PLACES = np.zeros(0, np.int64)
+NO_SCORES = np.zeros(0)
 
 
-def remove(connection: apsw.Connection, document: int) -> None:
-    """Take a document out of the index. Its words stay in the file until merge steps have run."""
-    connection.execute("DELETE FROM words WHERE rowid = ?", (document,))
+class Asked(NamedTuple):
+    """Words to look for, and how many rows to give by fields and by windows.
+
+    also: documents of the scope that other arms have found; those that hold a word, or stand beside one, come too.
+    """
+
+    words: Sequence[str]
+    depth: int
+    also: Sequence[int] = ()
 
 
-def expression(asked: Sequence[str]) -> str:
-    """An FTS5 query for rows that hold any of these words. Every word is a quoted string: none is an operator."""
-    return " OR ".join(_quoted(word) for word in asked)
+class Row(NamedTuple):
+    """A row of the word arm.
+
+    field, window: scores over the best of the scope. held: bit n = it holds the nth word. speaker: whether a word names
+    the one who speaks.
+    """
+
+    document: int
+    field: float
+    window: float
+    held: int
+    speaker: bool
+
+
+class Found(NamedTuple):
+    """Rows as columns (see `Row`), best field scores and best window scores together, by document; what the words tell.
+
+    words: those looked for; of several with one stem the first. frequencies: how many rows of the corpus hold each.
+    rows_count: how many rows there are.
+    """
+
+    documents: Integers = NO_PLACES
+    fields: Floats = NO_SCORES
+    windows: Floats = NO_SCORES
+    held: NDArray[np.uint64] = np.zeros(0, np.uint64)
+    speaker: NDArray[np.bool_] = np.zeros(0, np.bool_)
+    words: tuple[str, ...] = ()
+    frequencies: tuple[int, ...] = ()
+    rows_count: int = 0
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows one by one."""
+        columns = (self.documents, self.fields, self.windows, self.held, self.speaker)
+        return tuple(map(Row._make, zip(*(column.tolist() for column in columns), strict=True)))
 
 
 def ranked(
     connection: apsw.Connection, scope: Scope, kind: Kind, asked: Sequence[str], depth: int
 ) -> list[tuple[int, float]]:
-    """(document, score over the best score) of the best rows of a kind in the scope; ties by document."""
-    if kind is Kind.EPISODE and not (scope.shows_episodes() and _has_episodes(connection, scope)):
+    """(document, score over the best score) of the best rows of a kind in the scope, by fields; ties by document."""
+    corpus = corpus_of(connection, scope, kind)
+    if corpus is None:
         return []
-    table = {Kind.MEMORY: "memories", Kind.EPISODE: "episodes"}[kind]
-    condition, values = where(scope, table, has_source=kind is Kind.MEMORY)
-    arguments = (expression(asked), kind.code)
-    if _is_all(connection, table, scope):
-        found = list(connection.execute(f"{MATCHES} WHERE {WANTED} {BEST_FIRST} LIMIT ?", (*arguments, depth)))
-    elif _is_most(connection, table, condition, values):
-        matches = connection.execute(f"{MATCHES} WHERE {WANTED} {BEST_FIRST}", arguments)
-        found = list(islice(_in_scope(connection, matches, depth, (table, condition, values)), depth))
-    else:
-        joined = f"{MATCHES} JOIN {table} ON {table}.id = words.rowid >> 4 WHERE {WANTED} AND {condition} {BEST_FIRST}"
-        found = list(connection.execute(f"{joined} LIMIT ?", (*arguments, *values, depth)))
-    best = found[0][1] if found else 0.0
-    return [(document, score / best if best > 0 else 1.0) for document, score in found]
+    arm = Arm(connection, corpus, asked)
+    top = best_in_scope(connection, scope, kind, (arm.ids, arm.fields), depth)
+    scores = _scaled(arm.fields, top)[top]
+    return list(zip((arm.ids[top] << 4 | kind.code).tolist(), scores.tolist(), strict=True))
 
 
-def _has_episodes(connection: apsw.Connection, scope: Scope) -> bool:
-    """Whether the scope's agent has any: to find that none match takes a look at every match of a memory."""
-    condition, values = where(Scope(agent=scope.agent), "episodes")
-    return connection.execute(f"SELECT 1 FROM episodes WHERE {condition} LIMIT 1", values).fetchone() is not None
-
-
-def _is_all(connection: apsw.Connection, table: str, scope: Scope) -> bool:
-    """Whether every row lies in the scope since one agent owns them all: then no row need be looked up."""
-    if scope != Scope(agent=scope.agent):
-        return False
-    owners = f"SELECT (SELECT min(agent) FROM {table}), (SELECT max(agent) FROM {table})"
-    return scope.agent is None or set(next(connection.execute(owners))) == {scope.agent}
-
-
-def _is_most(connection: apsw.Connection, table: str, condition: str, values: Sequence[object]) -> bool:
-    """Whether most rows lie in the scope, by a sample: then it costs less to rank all matches and look up the best."""
-    last = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
-    sample = numbers([last[0] * part // SAMPLE for part in range(1, SAMPLE + 1)]) if last and last[0] else "[]"
-    statement = (
-        f"SELECT count(*) FROM json_each(?) AS asked CROSS JOIN {table} ON {table}.id = asked.value WHERE {condition}"
+def windowed(connection: apsw.Connection, scope: Scope, kind: Kind, asked: Asked) -> Found:
+    """The best rows of a kind in the scope by their fields, and by their windows."""
+    corpus = corpus_of(connection, scope, kind)
+    if corpus is None:
+        return Found()
+    arm = Arm(connection, corpus, asked.words)
+    ids, windows = arm.windows()
+    own = bm25.places_in(ids, arm.ids)
+    fields, held = np.zeros(len(ids)), np.zeros(len(ids), np.uint64)
+    speaker = np.zeros(len(ids), np.bool_)
+    fields[own], held[own], speaker[own] = arm.fields, arm.held(), arm.speaker()
+    tops = [best_in_scope(connection, scope, kind, (ids, scores), asked.depth) for scores in (fields, windows)]
+    also = [document >> 4 for document in asked.also if document & 15 == kind.code]
+    known = np.flatnonzero(np.isin(ids, np.array(also))) if also else NO_PLACES
+    chosen = bm25.distinct(np.concatenate([*tops, known]))
+    return Found(
+        documents=ids[chosen] << 4 | kind.code,
+        fields=_scaled(fields, tops[0])[chosen],
+        windows=_scaled(windows, tops[1])[chosen],
+        held=held[chosen],
+        speaker=speaker[chosen],
+        words=arm.words,
+        frequencies=tuple(arm.frequencies.tolist()),
+        rows_count=corpus.rows,
     )
-    return int(next(connection.execute(statement, (sample, *values)))[0]) > SAMPLE // 2
 
 
-def _in_scope(
-    connection: apsw.Connection,
-    matches: Iterator[tuple[int, float]],
-    depth: int,
-    scope: tuple[str, str, Sequence[object]],
-) -> Iterator[tuple[int, float]]:
-    """Those matches whose rows meet the condition, in order, looked up in ever larger groups."""
-    table, condition, values = scope
+def frequencies(
+    connection: apsw.Connection, scope: Scope, kind: Kind, asked: Sequence[str]
+) -> tuple[tuple[int, ...], int]:
+    """How many rows of the scope's agent hold each of these words, and how many rows there are."""
+    corpus = corpus_of(connection, scope, kind)
+    if corpus is None:
+        return (0,) * len(asked), 0
+    arm = Arm(connection, corpus, asked)
+    counts = dict(zip(map(term, arm.words), arm.frequencies.tolist(), strict=True))
+    return tuple(counts.get(term(word), 0) for word in asked), corpus.rows
+
+
+def best_in_scope(
+    connection: apsw.Connection, scope: Scope, kind: Kind, scored: tuple[Integers, Floats], depth: int
+) -> Integers:
+    """The places of the best of these rows that lie in the scope, best first. The agent is in the terms already."""
+    ids, scores = scored
+    if scope == Scope(agent=scope.agent):
+        return bm25.best(scores, depth)
+    size = depth
+    while True:
+        top = bm25.best(scores, size)
+        kept = top[np.isin(ids[top], ids_in_scope(connection, scope, kind, ids[top]))]
+        if len(kept) >= depth or len(top) < size:
+            return kept[:depth]
+        size *= 4
+
+
+def ids_in_scope(connection: apsw.Connection, scope: Scope, kind: Kind, ids: Integers) -> list[int]:
+    """Those of these ids of a kind that lie in the scope."""
+    table = TABLES[kind]
+    condition, values = where(scope, table, has_source=kind is Kind.MEMORY)
     statement = (
         f"SELECT {table}.id FROM json_each(?) AS asked CROSS JOIN {table} ON {table}.id = asked.value WHERE {condition}"
     )
-    size = depth
-    while group := list(islice(matches, size)):
-        ids = numbers([document >> 4 for document, _ in group])
-        seen = {id for (id,) in connection.execute(statement, (ids, *values))}
-        yield from (match for match in group if match[0] >> 4 in seen)
-        size *= 2
+    return [id for (id,) in connection.execute(statement, (numbers(ids.tolist()), *values))]
 
 
-def _quoted(word: str) -> str:
-    text = '"' + word.replace('"', '""') + '"'
-    return f"{text} *" if is_single_character(word) else text
+class Arm:
+    """The postings of a query's words in a corpus, and the scores that follow from them."""
+
+    def __init__(self, connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> None:
+        self._corpus = corpus
+        self._cells = Cells(connection, corpus.kind)
+        first = {term(word): word for word in reversed(asked)}
+        self.words = tuple(first[each] for each in dict.fromkeys(map(term, asked)))[:WORDS_MAX]
+        self._postings, self.frequencies = read_postings(connection, corpus, self.words)
+        self.ids = bm25.distinct(self._postings.ids)
+        self._places = bm25.places_in(self.ids, self._postings.ids)
+        self._own = self._cells.of(self.ids)
+        lengths = self._own["terms"].astype(np.int64)
+        weights = bm25.idf(self.frequencies, corpus.rows)
+        self.fields = bm25.field_scores(self._postings, self._places, lengths, corpus.terms_mean, weights)
+
+    def held(self) -> NDArray[np.uint64]:
+        """Of each row which words it holds: bit n for the nth."""
+        bits = np.zeros(len(self.ids), np.uint64)
+        for at, inside in enumerate(self._postings.slices(len(self.words))):
+            bits[self._places[inside]] |= np.uint64(1 << at)
+        return bits
+
+    def speaker(self) -> NDArray[np.bool_]:
+        """Of each row whether one of the words names who speaks."""
+        return np.bincount(self._places, self._postings.speakers, len(self.ids)) > 0.0
+
+    def windows(self) -> tuple[Integers, Floats]:
+        """The rows that hold a word or stand beside one that does, in order, and the scores of their windows."""
+        beside = [
+            np.where(away != 0, self.ids + away, NOBODY)
+            for away in (self._own[side].astype(np.int64) for side in ("before", "after"))
+        ]
+        near = np.concatenate([self.ids, *beside])
+        ids = bm25.distinct(near[near != NOBODY])
+        norms = bm25.window_norms(self._cells.of(ids)["window"].astype(np.int64), self._corpus.window_mean)
+        places = np.stack([_places_or_end(ids, each) for each in (self.ids, *beside)])[:, self._places]
+        return ids, bm25.window_scores(self._postings, places, norms, len(self.words), self._corpus.rows)
+
+
+def _scaled(scores: Floats, top: Integers) -> Floats:
+    return scores / scores[top[0]] if len(top) else scores
+
+
+def _places_or_end(universe: Integers, ids: Integers) -> Integers:
+    """Where each row stands in the universe; nobody stands behind its end."""
+    there = ids != NOBODY
+    found = np.full(len(ids), len(universe))
+    found[there] = bm25.places_in(universe, ids[there])
+    return found

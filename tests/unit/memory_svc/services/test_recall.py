@@ -25,7 +25,7 @@ async def test_the_last_message_is_the_best_match(house: House) -> None:
     await stored(house, *FACTS)
     answer = await house.call("recall", agent_id="a", query="what is the database called")
     assert answer["messages"][-1]["content"] == FACTS[2]
-    scores = [row["match_reason"]["rrf"] for row in answer["messages"]]
+    scores = [row["match_reason"]["score"] for row in answer["messages"]]
     assert scores == sorted(scores)
 
 
@@ -44,16 +44,18 @@ async def test_a_row_has_the_fields_of_the_contract(house: House) -> None:
         "timestamp": "2026-01-01T00:00:00+00:00",
         "id": "m1",
     }
-    assert reason["signal"] == "cosine"
-    assert reason["score"] == reason["cosine"] == pytest.approx(1.0)
-    assert reason["rrf"] == pytest.approx(2 / 61)
-    assert reason["arms"] == ["vectors", "words"]
+    assert reason == {
+        "signal": "weighted",
+        "score": 0.75,
+        "cosine": pytest.approx(1.0),
+        "arms": ["vectors", "words", "windows"],
+    }
 
 
 async def test_a_row_found_by_words_alone_says_so(plain_house: House) -> None:
     await stored(plain_house, *FACTS)
     row = (await plain_house.call("recall", agent_id="a", query="apples"))["messages"][-1]
-    assert row["match_reason"] == {"signal": "rrf", "score": 1 / 61, "rrf": 1 / 61, "arms": ["words"]}
+    assert row["match_reason"] == {"signal": "weighted", "score": 0.75, "arms": ["words", "windows"]}
 
 
 async def test_an_episode_is_marked_and_carries_its_beginning(house: House) -> None:
@@ -249,10 +251,10 @@ async def test_vectors_of_another_model_are_never_compared_and_are_made_anew(hou
     await stored(house, *FACTS)
     house.server.fingerprint = "1:other"
     row = (await house.call("recall", agent_id="a", query="apples"))["messages"][-1]
-    assert row["match_reason"]["arms"] == ["words"]
+    assert row["match_reason"]["arms"] == ["words", "windows"]
     await house.worker.run_once()
     row = (await house.call("recall", agent_id="a", query="apples"))["messages"][-1]
-    assert row["match_reason"]["arms"] == ["vectors", "words"]
+    assert row["match_reason"]["arms"] == ["vectors", "words", "windows"]
 
 
 async def test_a_row_of_which_no_vector_can_be_made_holds_back_no_other(house: House) -> None:
@@ -263,7 +265,7 @@ async def test_a_row_of_which_no_vector_can_be_made_holds_back_no_other(house: H
     assert await house.storage.derived.waiting_count("1:fake") == 0
     house.server.unreadable = "\0"
     answer = await house.call("recall", agent_id="a", query="poison")
-    assert [row["ref"] for row in answer["messages"] if row["match_reason"]["arms"] == ["words"]] == ["mem:1"]
+    assert [row["ref"] for row in answer["messages"] if "cosine" not in row["match_reason"]] == ["mem:1"]
     assert len(answer["messages"]) == 4
 
 
@@ -288,10 +290,10 @@ async def test_a_new_vector_is_made_for_every_row_when_all_are_forgotten(house: 
     await stored(house, *FACTS)
     assert await house.storage.derived.forget_vectors() == 3
     answer = await house.call("recall", agent_id="a", query="apples")
-    assert answer["messages"][-1]["match_reason"]["arms"] == ["words"]
+    assert answer["messages"][-1]["match_reason"]["arms"] == ["words", "windows"]
     await house.worker.run_once()
     answer = await house.call("recall", agent_id="a", query="apples")
-    assert answer["messages"][-1]["match_reason"]["arms"] == ["vectors", "words"]
+    assert answer["messages"][-1]["match_reason"]["arms"] == ["vectors", "words", "windows"]
 
 
 async def test_a_conversation_and_what_is_remembered_come_in_one_order_of_time(house: House) -> None:
@@ -328,3 +330,48 @@ async def test_the_server_is_told_which_texts_are_queries(house: House) -> None:
     await stored(house, "one fact")
     await house.call("recall", agent_id="a", query="which fact")
     assert house.server.asked == [("document", ["one fact"]), ("query", ["which fact"])]
+
+
+async def test_a_trace_tells_why_each_row_stands_where_it_does(house: House) -> None:
+    await stored(house, *FACTS)
+    await house.call("store", agent_id="a", content="the harbour is named too", source={"name": "database"})
+    answer = await house.call("recall", agent_id="a", query="what is the database called", limit=2, trace=True)
+    trace = answer["trace"]
+    assert (trace["mode"], trace["candidates"]) == ("weighted", 4)
+    assert set(trace["words"]) == {"database", "called"}
+    assert trace["words"]["called"] > trace["words"]["database"] > 0
+    first, second = trace["rows"]
+    assert [row["ref"] for row in trace["rows"]] == [row["ref"] for row in reversed(answer["messages"])]
+    assert (first["ref"], first["outcome"], first["rank"], first["coverage"]) == ("mem:3", "shown", 1, 1.0)
+    assert first["arms"]["words"] == {"rank": 1, "score": 1.0}
+    assert (first["words"], first["window"], first["score"] > 0.75) == (1.0, 1.0, True)
+    assert (second["ref"], second["speaker_named"]) == ("mem:4", True)
+
+
+async def test_a_trace_tells_why_a_row_is_not_there(house: House) -> None:
+    await stored(house, *FACTS)
+    await house.call("store", agent_id="b", content="the database of another")
+    asked = {"agent_id": "a", "query": "what is the database called", "limit": 1, "trace": True}
+    refs = ["mem:1", "mem:3", "mem:4", "mem:99", "ep:1", "nonsense"]
+    trace = (await house.call("recall", **asked, trace_refs=refs, exclude_contents=[FACTS[2]]))["trace"]
+    outcomes = {row["ref"]: row["outcome"] for row in trace["rows"]}
+    assert list(outcomes.values()).count("shown") == 1
+    assert outcomes["mem:3"] == "left out: you have it"
+    for ref in ("mem:4", "mem:99", "ep:1"):
+        assert outcomes[ref] == "left out: there is no such row in this scope"
+    assert "nonsense" not in outcomes
+    beyond = (await house.call("recall", **asked, trace_refs=["mem:2"]))["trace"]["rows"][-1]
+    assert (beyond["ref"], beyond["outcome"], beyond["rank"] > 1) == ("mem:2", "left out: beyond the limit", True)
+
+
+async def test_a_row_that_no_arm_has_among_its_first_is_told_from_one_that_is_not_there(plain_house: House) -> None:
+    await plain_house.call("store", agent_id="a", content="apples", timestamp="2026-01-01T00:00:00Z")
+    await plain_house.call("store", agent_id="a", content="pears", timestamp="2026-02-01T00:00:00Z")
+    asked = {"agent_id": "a", "query": "apples", "trace": True, "trace_refs": ["mem:2"]}
+    rows = (await plain_house.call("recall", **asked))["trace"]["rows"]
+    assert rows[1] == {"ref": "mem:2", "outcome": "left out: in the scope, but no arm has it among its first rows"}
+
+
+async def test_nothing_is_traced_unasked(house: House) -> None:
+    await stored(house, *FACTS)
+    assert "trace" not in await house.call("recall", agent_id="a", query="apples")

@@ -233,3 +233,30 @@ def test_an_address_of_ipv6_stands_in_brackets() -> None:
 def test_small_answers_are_sent_at_once() -> None:
     with bound(settings_for()) as listener:
         assert listener.proto == socket.IPPROTO_TCP
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"POST /v1/add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX: ",
+        b"POST /v1/add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;x=",
+    ],
+    ids=["header", "trailer", "chunk extension"],
+)
+def test_what_has_no_end_and_is_no_body_is_cut_off(begin: bytes) -> None:
+    with started() as server, socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 10) as sent:
+        sent.sendall(begin)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(10_000):
+                sent.sendall(b"v" * 10_000)
+            pytest.fail("a hundred megabytes were taken")
+        assert httpx2.get(f"{server.url}/livez", timeout=10).status_code == 200
+
+
+def test_two_hosts_are_refused() -> None:
+    with started() as server, socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 10) as sent:
+        sent.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+        answer = b"".join(iter(functools.partial(sent.recv, 65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 421 ")
+    assert b"more than one host" in answer

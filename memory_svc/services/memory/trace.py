@@ -1,0 +1,128 @@
+"""Why a row is where it is in an answer, and why another is not in it."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from memory_svc.domain.memory import Kind, Ref
+from memory_svc.domain.recall.fusion import Evidence, Floats, Hits, coverage, ordered
+from memory_svc.domain.scope import Scope
+from memory_svc.services.memory.ranking import scored
+from memory_svc.settings import Settings
+from memory_svc.storage.interface import Candidates, Storage
+
+DIGITS = 4
+UNRANKED = "left out: in the scope, but no arm has it among its first rows"
+NOT_THERE = "left out: there is no such row in this scope"
+
+
+class ArmPlace(msgspec.Struct, frozen=True):
+    """Where an arm has a row: its rank from 1, and its score there."""
+
+    rank: int
+    score: float
+
+
+class TracedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row: what became of it, its rank and score among the candidates, what speaks for it, which arms have it.
+
+    coverage: the share of what the query's words tell that the row holds.
+    """
+
+    ref: str
+    outcome: str = ""
+    rank: int | UnsetType = UNSET
+    score: float | UnsetType = UNSET
+    cosine: float | UnsetType = UNSET
+    words: float = 0.0
+    window: float = 0.0
+    piece: float = 0.0
+    coverage: float = 0.0
+    speaker_named: bool = False
+    time_named: bool = False
+    quoted: bool = False
+    arms: dict[str, ArmPlace] = {}
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """How an answer came about. words: what each word of the query tells (its idf). candidates: rows that were ranked.
+
+    rows: those of the answer, best first, then those that were asked about.
+    """
+
+    mode: str
+    words: dict[str, float]
+    candidates: int
+    rows: list[TracedRow]
+
+
+def traced(found: Candidates, settings: Settings, shown: Sequence[str], asked: Sequence[str]) -> Trace:
+    """What speaks for the rows of the answer and those asked about, and what became of those that were ranked.
+
+    The outcome of a row that was not ranked is left empty, for `explained`. What is no ref is left out.
+    """
+    scores, arms = scored(found, settings)
+    ranks = {fused.ref: (rank, fused.score) for rank, fused in enumerate(ordered(scores, arms), start=1)}
+    places = {name: _places(hits) for name, hits in arms.items()}
+    covered = coverage(found.evidence, list(found.tells.values()))
+    refs = [ref for text in dict.fromkeys([*shown, *asked]) if (ref := Ref.parse(text))]
+    last = max((ranks[ref][0] for ref in refs if str(ref) in shown), default=0)
+    rows = [
+        _row(found.evidence, covered, ref, *ranks[ref], places) if ref in ranks else TracedRow(ref=str(ref))
+        for ref in refs
+    ]
+    return Trace(
+        mode=settings.recall_mode,
+        words={word: round(tells, DIGITS) for word, tells in found.tells.items()},
+        candidates=len(ranks),
+        rows=[msgspec.structs.replace(row, outcome=_outcome(row, shown, last)) for row in rows],
+    )
+
+
+async def explained(storage: Storage, scope: Scope, trace: Trace) -> Trace:
+    """The trace with what became of the rows that were not ranked."""
+    unranked = [ref for row in trace.rows if not row.outcome and (ref := Ref.parse(row.ref))]
+    there = {Ref(Kind.MEMORY, id) for id in await storage.memories.get(scope, _ids(unranked, Kind.MEMORY))}
+    there |= {Ref(Kind.EPISODE, id) for id in await storage.episodes.get(scope, _ids(unranked, Kind.EPISODE))}
+    told = {str(ref): UNRANKED if ref in there else NOT_THERE for ref in unranked}
+    rows = [msgspec.structs.replace(row, outcome=row.outcome or told[row.ref]) for row in trace.rows]
+    return msgspec.structs.replace(trace, rows=rows)
+
+
+def _outcome(row: TracedRow, shown: Sequence[str], last: int) -> str:
+    if row.ref in shown:
+        return "shown"
+    if row.rank is UNSET:
+        return ""
+    return "left out: you have it" if row.rank < last else "left out: beyond the limit"
+
+
+def _ids(refs: Sequence[Ref], kind: Kind) -> list[int]:
+    return [ref.id for ref in refs if ref.kind is kind]
+
+
+def _row(  # noqa: PLR0913, PLR0917 - one argument a source
+    evidence: Evidence, covered: Floats, ref: Ref, rank: int, score: float, arms: Mapping[str, Mapping[int, ArmPlace]]
+) -> TracedRow:
+    at = int(evidence.documents.searchsorted(ref.document))
+    cosine = float(evidence.cosines[at])
+    return TracedRow(
+        ref=str(ref),
+        rank=rank,
+        score=round(score, DIGITS),
+        cosine=UNSET if math.isnan(cosine) else round(cosine, DIGITS),
+        words=round(float(evidence.fields[at]), DIGITS),
+        window=round(float(evidence.windows[at]), DIGITS),
+        piece=round(float(evidence.pieces[at]), DIGITS),
+        coverage=round(float(covered[at]), DIGITS),
+        speaker_named=bool(evidence.speaker[at]),
+        time_named=bool(evidence.dated[at]),
+        quoted=bool(evidence.quoted[at]),
+        arms={name: places[ref.document] for name, places in arms.items() if ref.document in places},
+    )
+
+
+def _places(hits: Hits) -> dict[int, ArmPlace]:
+    return {document: ArmPlace(rank, round(score, DIGITS)) for rank, (document, score) in enumerate(hits, start=1)}
