@@ -51,7 +51,7 @@ class Recall(Request, frozen=True, kw_only=True):
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
-    trace: Annotated[bool, Meta(description="Tell why each row stands where it does.")] = False
+    trace: Annotated[bool, Meta(description="Tell why each row is where it is: `match_reason`, `trace`.")] = False
     trace_refs: Annotated[
         list[str], Meta(max_length=20, description="Refs to tell about too, though they be left out.")
     ] = msgspec.field(default_factory=list)
@@ -139,7 +139,7 @@ def _read(found: Candidates, settings: Settings, request: Recall) -> Iterator[tu
         for fused in batch:
             row = rows.get(fused.ref)
             if isinstance(row, Memory | Episode):
-                reason = _reason(fused, settings.recall_mode, cosines[fused.ref.document])
+                reason = _reason(fused, settings.recall_mode, cosines[fused.ref.document]) if request.trace else UNSET
                 yield row, msgspec.structs.replace(whole(row), match_reason=reason)
 
 

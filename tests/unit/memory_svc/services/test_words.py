@@ -85,7 +85,7 @@ async def test_every_script_finds_its_row_and_the_answer_names_the_arm(
 ) -> None:
     await plain_house.call("store", agent_id="a", content="unrelated text about gardens")
     assert (await found(plain_house, [stored], query))[0] == stored
-    answer = await plain_house.call("recall", agent_id="a", query=query)
+    answer = await plain_house.call("recall", agent_id="a", query=query, trace=True)
     assert answer["messages"][-1]["match_reason"]["arms"] == ["words", "windows"]
 
 
