@@ -23,6 +23,11 @@ class Scope(msgspec.Struct, frozen=True):
     until: str = ""
     known_by: str = ""
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether it holds the rows of some time alone."""
+        return bool(self.since or self.until or self.known_by)
+
     def projects(self) -> tuple[str, ...] | None:
         """The project names a read may see, or None for all of them."""
         return None if self.project is None else tuple(dict.fromkeys((self.project, "")))

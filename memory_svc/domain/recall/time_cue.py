@@ -26,7 +26,7 @@ class Ago(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TimeCue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When it was said: after and/or before (ISO-8601; a date is the whole day), or ago."""
+    """Only if the request names a time: said after and/or before (ISO-8601; a date is the whole day), or ago."""
 
     confidence: Annotated[
         Literal["sure", "likely", "vague"],
