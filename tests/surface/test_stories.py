@@ -86,6 +86,21 @@ async def test_story_of_recall(call: Call) -> None:
         "mem:3",
     ]
     failed(await call("recall", agent_id="a", query="x", limit=101), "invalid", "limit:")
+    await call("store", agent_id="a", message={"content": "apples were green", "timestamp": "2020-01-01T08:00"})
+    new_year = {"after": "2020-01-01", "before": "2020-01-01", "confidence": "sure"}
+    answer = await call("recall", agent_id="a", query="apples", time_cue=new_year, as_of="2099-03-01")
+    assert [row["ref"] for row in answer["messages"]] == ["mem:4"]
+    assert answer["time_cue"] == {
+        "confidence": "sure",
+        "after": "2019-12-31T15:00:00+00:00",
+        "before": "2020-01-01T15:00:00+00:00",
+    }
+    assert answer["as_of"] == "2099-03-01T14:59:59.999999+00:00"
+    for cue in ({"ago": "long_ago", "confidence": "sure"}, {"ago": {"unit": "long_ago"}, "confidence": "sure"}):
+        answer = await call("recall", agent_id="a", query="apples", time_cue=cue)
+        assert [row["ref"] for row in answer["messages"]] == ["mem:4"]
+    failed(await call("recall", agent_id="a", query="x", time_cue={"confidence": "sure"}), "invalid", "time_cue: give")
+    failed(await call("recall", agent_id="a", query="x", as_of="then"), "invalid", "as_of: 'then' is no")
 
 
 async def test_story_of_get_contents(call: Call) -> None:
@@ -151,6 +166,10 @@ async def test_story_of_recall_with_context(call: Call) -> None:
     said = [{"role": "user", "content": "hello", "timestamp": "2026-01-02T00:00:00Z"}]
     answer = await call("recall_with_context", agent_id="a", query="apples", external_context=said)
     assert [row["content"] for row in answer["messages"]] == ["apples", "hello"]
+    cue = {"after": "2026-01-02", "confidence": "sure"}
+    answer = await call("recall_with_context", agent_id="a", query="apples", external_context=said, time_cue=cue)
+    assert [row["content"] for row in answer["messages"]] == ["hello"]
+    assert answer["time_cue"]["after"] == "2026-01-01T15:00:00+00:00"
 
 
 async def test_story_of_get_queue_status(call: Call) -> None:

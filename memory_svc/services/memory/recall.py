@@ -10,9 +10,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.memory import Episode, Memory, Vector, utc
-from memory_svc.domain.recall import fusion
+from memory_svc.domain.recall import fusion, time_cue
 from memory_svc.domain.recall.exclude import Excluded
 from memory_svc.domain.recall.fusion import Fused, Mode
+from memory_svc.domain.recall.time_cue import ReadCue, TimeCue, Times
 from memory_svc.domain.recall.when import spans
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import phrases, pieces
@@ -34,6 +35,8 @@ ProjectFilter = Annotated[
     str, Meta(max_length=1000, description='"X" = X and what is shared, "" = shared only; left out = all projects.')
 ]
 
+AsOf = Annotated[str | None, Meta(description="Only what was stored by then: ISO-8601, a date to its end.")]
+
 
 class Recall(Request, frozen=True, kw_only=True):
     """A query, and whose memories may answer it."""
@@ -51,6 +54,8 @@ class Recall(Request, frozen=True, kw_only=True):
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
+    time_cue: TimeCue | None = None
+    as_of: AsOf = None
     trace: Annotated[bool, Meta(description="Tell why each row is where it is: `match_reason`, `trace`.")] = False
     trace_refs: Annotated[
         list[str], Meta(max_length=20, description="Refs to tell about too, though they be left out.")
@@ -69,13 +74,15 @@ class Channels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     """The rows, best last. `status` no_query = nothing was asked, so these are the newest memories.
 
-    query_truncated: only so many characters of the query were looked for.
+    query_truncated: only so many characters of the query were looked for. time_cue, as_of: how they were read, in UTC.
     """
 
     messages: list[Shown]
     status: Literal["no_query"] | UnsetType = UNSET
     query_truncated: int | UnsetType = UNSET
     full_content_budget_chars: int | UnsetType = UNSET
+    time_cue: ReadCue | UnsetType = UNSET
+    as_of: str | UnsetType = UNSET
     channels: Channels
     advisory: Advisory | UnsetType = UNSET
     trace: Trace | UnsetType = UNSET
@@ -95,21 +102,17 @@ OPERATIONS = (recall,)
 
 async def recalled(runtime: Runtime, request: Recall) -> Recalled:
     """What a recall answers."""
-    scope = Scope(
-        agent=request.agent_id,
-        project=None if request.project_id is UNSET else request.project_id,
-        channel=request.channel,
-        source=request.source_id,
-    )
+    times = time_cue.times(request.time_cue, request.as_of, runtime.clock(), runtime.call.zone)
+    scope = _scope(request, times)
     depth = max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
     text = request.query[:QUERY_CHARS_MAX]
     words = tuple(query_words(text))
     if not words:
         rows = await runtime.storage.memories.page(scope, depth)
-        return _answer(runtime, request, _kept(((row, whole(row)) for row in rows), request), NOT_ASKED)
+        return _answer(runtime, (request, times), _kept(((row, whole(row)) for row in rows), request), NOT_ASKED)
     with runtime.metrics.stage("embed"):
         vector = await runtime.vector(text, "query")
-    query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), _times(runtime, text))
+    query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), times.lifted + _times(runtime, text))
 
     def best_first(found: Candidates) -> tuple[list[Shown], Trace | None]:
         with runtime.metrics.stage("fuse"):
@@ -119,10 +122,23 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
 
     with runtime.metrics.stage("candidates"):
         shown, why = await runtime.storage.search.candidates(scope, query, best_first)
-    answer = _answer(runtime, request, shown, _channels(runtime, scope, vector))
+    answer = _answer(runtime, (request, times), shown, _channels(runtime, scope, vector))
     if why is None:
         return answer
     return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, why))
+
+
+def _scope(request: Recall, times: Times) -> Scope:
+    since, until = times.searched
+    return Scope(
+        agent=request.agent_id,
+        project=None if request.project_id is UNSET else request.project_id,
+        channel=request.channel,
+        source=request.source_id,
+        since=since,
+        until=until,
+        known_by=times.as_of or "",
+    )
 
 
 def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
@@ -175,7 +191,10 @@ def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels
     )
 
 
-def _answer(runtime: Runtime, request: Recall, best_first: Sequence[Shown], channels: Channels) -> Recalled:
+def _answer(
+    runtime: Runtime, asked_for: tuple[Recall, Times], best_first: Sequence[Shown], channels: Channels
+) -> Recalled:
+    request, times = asked_for
     messages, budget_spent = _cut(best_first, request, runtime.settings.preview_chars)
     asked = channels is not NOT_ASKED
     advisory: Advisory | UnsetType = UNSET
@@ -187,6 +206,8 @@ def _answer(runtime: Runtime, request: Recall, best_first: Sequence[Shown], chan
         status=UNSET if asked else "no_query",
         query_truncated=QUERY_CHARS_MAX if len(request.query) > QUERY_CHARS_MAX else UNSET,
         full_content_budget_chars=FULL_CONTENT_BUDGET_CHARS if budget_spent else UNSET,
+        time_cue=times.cue,
+        as_of=times.as_of,
         channels=channels,
         advisory=advisory,
     )

@@ -14,6 +14,7 @@ from memory_svc.storage.interface import Candidates, Query
 from memory_svc.storage.sqlite import bm25, episodes, memories, phrases, words
 from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import Readers, numbers
+from memory_svc.storage.sqlite.scope import SAID
 from memory_svc.storage.sqlite.vectors import Resident
 from memory_svc.storage.sqlite.words import Asked, Found
 
@@ -35,10 +36,11 @@ READ: Mapping[Kind, tuple[str, Callable[[Sequence[Any]], Row]]] = {
 
 INSTANTS: Mapping[Kind, str] = {
     Kind.MEMORY: (
-        "SELECT memories.id, timestamp FROM json_each(?) AS asked CROSS JOIN memories ON memories.id = asked.value"
+        f"SELECT memories.id, {SAID['memories']} FROM json_each(?) AS asked"
+        " CROSS JOIN memories ON memories.id = asked.value"
     ),
     Kind.EPISODE: (
-        "SELECT episodes.id, coalesce(nullif(start_time, ''), created_at) FROM json_each(?) AS asked"
+        f"SELECT episodes.id, {SAID['episodes']} FROM json_each(?) AS asked"
         " CROSS JOIN episodes ON episodes.id = asked.value"
     ),
 }
