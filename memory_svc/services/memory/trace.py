@@ -66,7 +66,7 @@ def traced(found: Candidates, settings: Settings, shown: Sequence[str], asked: S
     scores, arms = scored(found, settings)
     ranks = {fused.ref: (rank, fused.score) for rank, fused in enumerate(ordered(scores, arms), start=1)}
     places = {name: _places(hits) for name, hits in arms.items()}
-    covered = coverage(found.evidence, list(found.tells.values()))
+    covered = coverage(found.evidence.held, list(found.tells.values()))
     refs = [ref for text in dict.fromkeys([*shown, *asked]) if (ref := Ref.parse(text))]
     last = max((ranks[ref][0] for ref in refs if str(ref) in shown), default=0)
     rows = [

@@ -7,7 +7,7 @@ import apsw
 import numpy as np
 
 from memory_svc.domain.memory import Kind, Ref, Row
-from memory_svc.domain.recall.fusion import Evidence, Flags, Hits
+from memory_svc.domain.recall.fusion import Evidence, Flags, Hits, coverage
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import term
 from memory_svc.storage.interface import Candidates, Query
@@ -74,7 +74,7 @@ class Search:
         evidence = Evidence(
             documents=documents,
             cosines=self._cosines(connection, query, documents, near),
-            **_word_columns(documents, (memory_words, episode_words)),
+            **_word_columns(documents, (memory_words, _beside(memory_words, episode_words, tells))),
             pieces=_column(documents, pieces),
             dated=_dated(connection, documents, query.times),
             quoted=_column(documents, quoted) == 1.0,
@@ -142,6 +142,17 @@ def _quoted(connection: apsw.Connection, scope: Scope, query: Query) -> Hits:
 def _best(found: Found, scores: Floats, depth: int) -> Hits:
     top = bm25.best(scores, depth)
     return list(zip(found.documents[top].tolist(), scores[top].tolist(), strict=True))
+
+
+def _beside(memories_found: Found, found: Found, tells: Mapping[str, float]) -> Found:
+    """Episodes on the scale of memories: the best episode may hold far less of the query than the best memory."""
+    if not len(found.documents) or not len(memories_found.documents):
+        return found
+    best, of_memories = (
+        float(coverage(each.held, list(tells.values()))[each.fields.argmax()]) for each in (found, memories_found)
+    )
+    share = min(best / of_memories, 1.0) if of_memories else 1.0
+    return found._replace(fields=found.fields * share, windows=found.windows * share)
 
 
 def _word_columns(documents: Integers, found: Iterable[Found]) -> dict[str, Any]:
