@@ -148,7 +148,8 @@ def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
 
 def _read(found: Candidates, settings: Settings, request: Recall) -> Iterator[tuple[Memory | Episode, Shown]]:
     """The rows, best first, as they are in the store and as they are shown; read by the page as they are asked for."""
-    ranked = fusion.ordered(*scored(found, settings))
+    scores, arms = scored(found, settings)
+    ranked = fusion.ordered(scores, arms if request.trace else {})
     cosines = dict(zip(found.evidence.documents.tolist(), found.evidence.cosines.tolist(), strict=True))
     while batch := list(islice(ranked, request.limit + len(request.exclude_contents))):
         rows = found.rows([fused.ref for fused in batch])
