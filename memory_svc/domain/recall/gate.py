@@ -37,7 +37,7 @@ def verdict(
     """Whether the rows pass: the best of them clears the threshold, or one holds an identifier of the query."""
     if threshold is None:
         return Verdict("not_calibrated")
-    if (evidence.held & _bits_of(tells, identifiers)).any():
+    if identifiers and (evidence.held & _bits_of(tells, identifiers)).any():
         return Verdict("exact")
     shares = coverage(evidence.held, list(tells.values()))
     strengths = evidence.cosines + COVERAGE_WEIGHT * shares
@@ -50,4 +50,4 @@ def verdict(
 
 def _bits_of(tells: Mapping[str, float], identifiers: Collection[str]) -> np.uint64:
     wanted = {term(each) for each in identifiers}
-    return np.uint64(sum(1 << place for place, word in enumerate(tells) if term(word) in wanted) if wanted else 0)
+    return np.uint64(sum(1 << place for place, word in enumerate(tells) if term(word) in wanted))

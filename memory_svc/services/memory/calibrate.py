@@ -12,7 +12,6 @@ from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.change import PutPrecision
 from memory_svc.domain.memory import Precision, Vector
 from memory_svc.domain.recall.calibration import (
-    DIGITS,
     ROWS_MIN,
     Calibration,
     Measured,
@@ -20,6 +19,7 @@ from memory_svc.domain.recall.calibration import (
     Rule,
     measured,
     questions,
+    summary,
     threshold,
 )
 from memory_svc.embedding import Embedder
@@ -32,7 +32,7 @@ Level = Literal["strict", "balanced", "lenient", "custom"]
 EMBED_SECONDS_MAX = 30.0
 BETAS: Mapping[Level, float] = {"strict": 2.0, "balanced": 1.0, "lenient": 0.5}
 METHOD: Method = "zscore"
-Z_FACTOR = 1.0
+Z_FACTOR = 0.7
 PERCENTILE = 0.95
 
 
@@ -42,7 +42,7 @@ class CalibrateThreshold(Request, frozen=True, kw_only=True):
     agent_id: Annotated[str, Meta(max_length=1000, description="Whose gate.")]
     sample_size: Annotated[int, Meta(ge=0, le=2000, description="Memories to go by, 30 at least; 0 = as set.")] = 0
     z_factor: Annotated[
-        float, Meta(ge=0, le=10, description="zscore: deviations above what chance reaches; 0 = 1.0.")
+        float, Meta(ge=0, le=10, description="zscore: deviations above what chance reaches; 0 = 0.7.")
     ] = 0.0
     method: Annotated[Literal["", "separation", "percentile", "zscore"], Meta(description='How; "" = zscore.')] = ""
     percentile: Annotated[
@@ -135,7 +135,7 @@ class RecallPrecision(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float | UnsetType = UNSET
 
 
-@operation(needs=Permission.WRITE, effect=Effect.CHANGE)
+@operation(needs=Permission.WRITE, effect=Effect.CHANGE, idempotent=False)
 async def calibrate_threshold(runtime: Runtime, request: CalibrateThreshold) -> Calibrated:
     """Calibrate the gate of recall by the agent's memories. It is done by itself as they grow or the model changes."""
     if 0 < request.sample_size < ROWS_MIN:
@@ -156,19 +156,19 @@ async def calibrate_threshold(runtime: Runtime, request: CalibrateThreshold) -> 
     return Calibrated(
         agent_id=request.agent_id,
         sampled_embeddings=found.sampled,
-        num_pairs=found.pairs,
+        num_pairs=found.summary.pairs,
         method=found.rule.method,
         z_factor=found.rule.z_factor,
         percentile=found.rule.percentile,
         embedding_dim=found.dimensions,
         embedding_model=found.fingerprint,
-        distribution=Distribution(found.mean, found.std, found.median, found.p95),
-        null_admit_rate=found.null_admit_rate,
-        youden_j=found.youden_j,
-        pos_admit_rate=found.own_admit_rate,
-        pos_mean=found.own_mean,
-        old_threshold=old.threshold if old else None,
-        new_threshold=found.threshold,
+        distribution=Distribution(found.summary.mean, found.summary.std, found.summary.median, found.summary.p95),
+        null_admit_rate=found.summary.null_admit_rate,
+        youden_j=found.summary.youden_j,
+        pos_admit_rate=found.summary.own_admit_rate,
+        pos_mean=found.summary.own_mean,
+        old_threshold=old.summary.threshold if old else None,
+        new_threshold=found.summary.threshold,
     )
 
 
@@ -183,7 +183,7 @@ async def set_recall_precision(runtime: Runtime, request: SetRecallPrecision) ->
     try:
         found = await calibrated(runtime.storage, runtime.embedder, runtime.settings, request.agent_id)
         runtime.metrics.calibrations.inc()
-        done = Recalibrated(ok=True, new_threshold=found.threshold)
+        done = Recalibrated(ok=True, new_threshold=found.summary.threshold)
     except Problem as problem:
         done = Recalibrated(ok=False, error=problem.text)
     beta = chosen.beta or BETAS[runtime.settings.gate_precision]
@@ -206,7 +206,7 @@ async def get_recall_precision(runtime: Runtime, request: GetRecallPrecision) ->
         overridden=bool(chosen and chosen.beta),
         global_precision=everywhere,
         global_beta=BETAS[everywhere],
-        threshold=present.threshold if present else UNSET,
+        threshold=present.summary.threshold if present else UNSET,
     )
 
 
@@ -252,9 +252,17 @@ async def calibrated(storage: Storage, embedder: Embedder, settings: Settings, a
     if not found or any(each.fingerprint != fingerprint for each in found.values()):
         raise Unavailable(f"The gate is not calibrated without vectors: {embedder.reason}")
     evidence = await asyncio.to_thread(_measured, sample, {place: asked[place] for place in found}, found)
-    made = _calibration(evidence, rule, sample)
-    name = f"{chosen.id}:{chosen.revision} " if chosen else " "
-    made = msgspec.structs.replace(made, agent=agent, fingerprint=fingerprint, rule_name=name + defaults_of(settings))
+    made = Calibration(
+        agent=agent,
+        fingerprint=fingerprint,
+        corpus=sample.corpus,
+        rule_name=f"{f'{chosen.id}:{chosen.revision}' if chosen else ''} {defaults_of(settings)}",
+        rule=rule,
+        rows=sample.rows_count,
+        sampled=len(sample.rows),
+        dimensions=len(sample.rows[0][1]) // 4,
+        summary=summary(evidence, threshold(evidence, rule, sample.rows_count)),
+    )
     await storage.calibrations.put(made)
     return made
 
@@ -263,35 +271,6 @@ def _measured(sample: Sample, asked: dict[int, str], vectors: dict[int, Vector])
     rows = np.stack([np.frombuffer(values, "<f4") for _, values in sample.rows]).astype(np.float64)
     questions = np.stack([np.frombuffer(each.values, "<f4") for each in vectors.values()]).astype(np.float64)
     return measured([row for row, _ in sample.rows], rows, asked, questions)
-
-
-def _calibration(found: Measured, rule: Rule, sample: Sample) -> Calibration:
-    least = threshold(found, rule, sample.rows_count)
-    admitted = [float((each >= least).mean()) for each in (found.others, found.own)]
-    mean, std, own = (
-        round(float(each), DIGITS) for each in (found.others.mean(), found.others.std(), found.own.mean())
-    )
-    median, p95 = (round(float(each), DIGITS) for each in np.quantile(found.others, (0.5, 0.95)))
-    return Calibration(
-        agent="",
-        fingerprint="",
-        corpus=sample.corpus,
-        rule_name="",
-        rule=rule,
-        rows=sample.rows_count,
-        threshold=least,
-        sampled=len(sample.rows),
-        pairs=found.others.size,
-        dimensions=len(sample.rows[0][1]) // 4,
-        mean=mean,
-        std=std,
-        median=median,
-        p95=p95,
-        null_admit_rate=round(admitted[0], DIGITS + 1),
-        own_mean=own,
-        own_admit_rate=round(admitted[1], DIGITS + 1),
-        youden_j=round(admitted[1] - admitted[0], DIGITS + 1),
-    )
 
 
 def _level(beta: float) -> Level:

@@ -126,7 +126,7 @@ def _put(connection: apsw.Connection, calibration: Calibration) -> None:
             calibration.corpus,
             calibration.rule_name,
             calibration.rows,
-            calibration.threshold,
+            calibration.summary.threshold,
             msgspec.json.encode(calibration).decode(),
             Kind.MEMORY.code,
         ),
