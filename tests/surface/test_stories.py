@@ -172,6 +172,44 @@ async def test_story_of_recall_with_context(call: Call) -> None:
     assert answer["time_cue"]["after"] == "2026-01-01T15:00:00+00:00"
 
 
+async def test_story_of_calibrate_threshold(call: Call) -> None:
+    refused = await call("calibrate_threshold", agent_id="a")
+    assert (refused["ok"], refused["code"], refused["retry"]) == (False, "unavailable", True)
+    failed(await call("calibrate_threshold", agent_id="a", method="guess"), "invalid", "method:")
+    failed(await call("calibrate_threshold", agent_id="a", sample_size=5), "invalid", "sample_size:")
+
+
+async def test_story_of_set_recall_precision(call: Call) -> None:
+    answer = await call("set_recall_precision", agent_id="a", precision="strict")
+    error = "The gate is not calibrated without vectors: no embedding server is set"
+    assert answer == {
+        "ok": True,
+        "agent_id": "a",
+        "precision": "strict",
+        "beta": 2.0,
+        "cleared": False,
+        "fused_gate": None,
+        "calibrate": {"ok": False, "scope": "per_agent", "new_threshold": None, "error": error},
+    }
+    assert (await call("set_recall_precision", agent_id="a", beta=3))["precision"] == "custom"
+    assert (await call("set_recall_precision", agent_id="a"))["cleared"] is True
+    failed(await call("set_recall_precision", agent_id="a", precision="sure"), "invalid", "precision:")
+
+
+async def test_story_of_get_recall_precision(call: Call) -> None:
+    await call("set_recall_precision", agent_id="a", precision="lenient")
+    assert await call("get_recall_precision", agent_id="a") == {
+        "ok": True,
+        "agent_id": "a",
+        "precision": "lenient",
+        "beta": 0.5,
+        "overridden": True,
+        "global_precision": "balanced",
+        "global_beta": 1.0,
+    }
+    assert (await call("get_recall_precision", agent_id="b"))["overridden"] is False
+
+
 async def test_story_of_get_queue_status(call: Call) -> None:
     assert (await call("get_queue_status"))["enabled"] is False
 

@@ -98,9 +98,9 @@ def _standardised(cosines: Floats) -> Floats:
 
 def coverage(held: Held, tells: Sequence[float]) -> Floats:
     """Of each row the share of what the query's words tell that it holds; tells: the idf of each word, in order."""
-    whole = np.array(tells, np.float64)
-    bits = held[:, np.newaxis] >> np.arange(len(whole), dtype=np.uint64) & np.uint64(1)
-    covered: Floats = bits.astype(np.float64) @ whole / max(float(whole.sum()), 1e-9)
+    octets = held.astype("<u8").view(np.uint8).reshape(-1, 8)
+    bits = np.unpackbits(octets, axis=1, count=len(tells), bitorder="little")
+    covered: Floats = bits @ (np.array(tells, np.float64) / max(sum(tells), 1e-9))
     return covered
 
 

@@ -39,7 +39,7 @@ class RecallWithContext(Request, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=0, le=100, description="Memories at most.")] = 10
     channel: Annotated[str, Meta(max_length=1000, description="Rows of it and shared ones.")] = ""
     deep: Annotated[
-        bool, Meta(description="Admit weaker matches. Nothing is held back yet, so it changes nothing.")
+        bool, Meta(description="Admit weaker matches: answer with the best rows, even where none speaks to the query.")
     ] = False
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""

@@ -1,4 +1,4 @@
-"""Recall: the memories and episodes that speak to a query."""
+"""Recall: the memories and episodes that speak to a query, or nothing where none does."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,13 +10,14 @@ from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.memory import Episode, Memory, Vector, utc
-from memory_svc.domain.recall import fusion, time_cue
+from memory_svc.domain.recall import fusion, gate, time_cue
 from memory_svc.domain.recall.exclude import Excluded
 from memory_svc.domain.recall.fusion import Fused, Mode
+from memory_svc.domain.recall.gate import Verdict
 from memory_svc.domain.recall.time_cue import ReadCue, TimeCue, Times
 from memory_svc.domain.recall.when import spans
 from memory_svc.domain.scope import Scope
-from memory_svc.domain.terms import phrases, pieces
+from memory_svc.domain.terms import identifiers, phrases, pieces
 from memory_svc.domain.text import query_words
 from memory_svc.embedding import Advisory
 from memory_svc.services.memory.ranking import scored
@@ -45,7 +46,7 @@ class Recall(Request, frozen=True, kw_only=True):
     query: Annotated[str, Meta(description='What to look for, in any words; "" = the newest memories.')]
     limit: Annotated[int, Meta(ge=0, le=100, description="Rows at most.")] = 10
     deep: Annotated[
-        bool, Meta(description="Admit weaker matches. Nothing is held back yet, so it changes nothing.")
+        bool, Meta(description="Admit weaker matches: answer with the best rows, even where none speaks to the query.")
     ] = False
     channel: Annotated[str, Meta(max_length=1000, description="Rows of it and shared ones.")] = ""
     exclude_contents: Annotated[
@@ -71,14 +72,24 @@ class Channels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waiting: int = 0
 
 
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nothing is answered: the best row's evidence (cosine + coverage / 2) is below the threshold. See `deep`."""
+
+    status: Literal["nothing_clears"] = "nothing_clears"
+    best: float
+    threshold: float
+
+
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     """The rows, best last. `status` no_query = nothing was asked, so these are the newest memories.
 
-    query_truncated: only so many characters of the query were looked for. time_cue, as_of: how they were read, in UTC.
+    gate: nothing that was found speaks to the query. query_truncated: only so many characters of the query were looked
+    for. time_cue, as_of: how they were read, in UTC.
     """
 
     messages: list[Shown]
     status: Literal["no_query"] | UnsetType = UNSET
+    gate: Silence | UnsetType = UNSET
     query_truncated: int | UnsetType = UNSET
     full_content_budget_chars: int | UnsetType = UNSET
     time_cue: ReadCue | UnsetType = UNSET
@@ -114,15 +125,21 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
         vector = await runtime.vector(text, "query")
     query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), times.lifted + _times(runtime, text))
 
-    def best_first(found: Candidates) -> tuple[list[Shown], Trace | None]:
+    def best_first(found: Candidates) -> tuple[Verdict, list[Shown], Trace | None]:
         with runtime.metrics.stage("fuse"):
-            shown = _kept(_read(found, runtime.settings, request), request)
+            verdict = _verdict(found, runtime.settings, request, query)
+            shown = [] if verdict.silences else _kept(_read(found, runtime.settings, request), request)
             refs = [str(row.ref) for row in shown]
-            return shown, traced(found, runtime.settings, refs, request.trace_refs) if request.trace else None
+            why = traced(found, runtime.settings, refs, request.trace_refs, verdict) if request.trace else None
+            return verdict, shown, why
 
     with runtime.metrics.stage("candidates"):
-        shown, why = await runtime.storage.search.candidates(scope, query, best_first)
+        verdict, shown, why = await runtime.storage.search.candidates(scope, query, best_first)
+    runtime.metrics.judged(verdict.outcome)
     answer = _answer(runtime, (request, times), shown, _channels(runtime, scope, vector))
+    if verdict.silences:
+        silence = Silence(best=round(verdict.best, SCORE_DIGITS), threshold=verdict.threshold)
+        answer = msgspec.structs.replace(answer, gate=silence)
     if why is None:
         return answer
     return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, why))
@@ -139,6 +156,20 @@ def _scope(request: Recall, times: Times) -> Scope:
         until=until,
         known_by=times.as_of or "",
     )
+
+
+def _verdict(found: Candidates, settings: Settings, request: Recall, query: Query) -> Verdict:
+    """What the gate decides of the candidates."""
+    if not settings.gate:
+        return Verdict("off")
+    if request.deep:
+        return Verdict("deep")
+    if query.vector is None:
+        return Verdict("no_vectors")
+    named = identifiers(request.query[:QUERY_CHARS_MAX])
+    if found.phrases or (found.pieces and set(query.pieces) <= set(named)):
+        return Verdict("exact")
+    return gate.verdict(found.evidence, found.tells, found.threshold, named)
 
 
 def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:

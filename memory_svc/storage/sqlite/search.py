@@ -11,7 +11,7 @@ from memory_svc.domain.recall.fusion import Evidence, Flags, Hits, coverage
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import term
 from memory_svc.storage.interface import Candidates, Query
-from memory_svc.storage.sqlite import bm25, episodes, memories, phrases, words
+from memory_svc.storage.sqlite import bm25, calibrations, episodes, memories, phrases, words
 from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import Readers, numbers
 from memory_svc.storage.sqlite.scope import SAID
@@ -88,6 +88,7 @@ class Search:
             episodes=_best(episode_words, episode_words.fields, query.depth),
             evidence=evidence,
             tells=tells,
+            threshold=calibrations.threshold(connection, scope.agent, query.vector),
             rows=lambda refs: rows(connection, refs),
         )
 
