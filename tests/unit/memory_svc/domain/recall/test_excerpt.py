@@ -79,9 +79,12 @@ def test_scripts_without_blanks_are_found_and_cut_at_their_sentences(asked: str,
     assert found.endswith("。")
 
 
-def test_a_letter_keeps_its_marks() -> None:
-    found = of("ก" + "ที่" * 400 + "会議" + "ที่" * 400, words_tell={"会議": 3.0})
-    assert found[0] == "ท"
+@pytest.mark.parametrize("said", ["会", "会議", "会議室"])
+def test_a_letter_keeps_its_marks(said: str) -> None:
+    tells = {"会": 1.0, "会議": 3.0, "議室": 3.0}
+    found = of("ก" + "ที่" * 400 + said + "ที่" * 400, words_tell=tells)
+    assert said in found
+    assert found.startswith("ที่")
     assert found.endswith("ที่")
 
 
@@ -109,7 +112,7 @@ def test_it_is_a_part_of_the_text_that_tells_more_than_its_beginning(
 @given(texts, st.integers(20, 300), tells)
 def test_no_other_part_tells_more(text: str, chars: int, words_tell: dict[str, float]) -> None:
     asked = Asked(words_tell)
-    hits = asked.hits(text)
+    hits = [hit for hit in asked.hits(text) if hit.end - hit.start <= chars]
     found = asked.best(hits, chars)
     parts = [[hit for hit in hits if hit.start >= first.start and hit.end <= first.start + chars] for first in hits]
     assert found.weight == max(map(asked.weight, parts), default=0)
