@@ -103,6 +103,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     preview_chars: Annotated[
         int, Meta(ge=0, le=16_000, description="Characters of a content that recall shows; 0 = all of it.")
     ] = 500
+    similar_min: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Cosine from which a store names another memory as saying nearly the same; 0 = it names none.",
+        ),
+    ] = 0.9
     body_bytes_max: Annotated[int, Meta(ge=1_000, le=100_000_000, description="Largest request body, in bytes.")] = (
         4_000_000
     )

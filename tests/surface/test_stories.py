@@ -101,6 +101,13 @@ async def test_story_of_recall(call: Call) -> None:
         assert [row["ref"] for row in answer["messages"]] == ["mem:4"]
     failed(await call("recall", agent_id="a", query="x", time_cue={"confidence": "sure"}), "invalid", "time_cue: give")
     failed(await call("recall", agent_id="a", query="x", as_of="then"), "invalid", "as_of: 'then' is no")
+    await call("store", agent_id="a", content="filler " * 200 + "pears are green")
+    row = (await call("recall", agent_id="a", query="pears"))["messages"][-1]
+    assert (row["content_len"], row["excerpt_basis"]) == (1415, "lexical")
+    assert row["excerpt"].endswith("filler pears are green")
+    answer = await call("recall", agent_id="a", query="pears apples", max_tokens=60)
+    assert (len(answer["messages"]), answer["rows_left_out"]) == (1, 2)
+    failed(await call("recall", agent_id="a", query="x", max_tokens=-1), "invalid", "max_tokens:")
 
 
 async def test_story_of_get_contents(call: Call) -> None:

@@ -10,7 +10,7 @@ from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.memory import instant
 from memory_svc.domain.recall.time_cue import TimeCue
 from memory_svc.errors import Invalid
-from memory_svc.services.memory.recall import AsOf, ProjectFilter, Recall, Recalled, recalled
+from memory_svc.services.memory.recall import AsOf, MaxTokens, ProjectFilter, Recall, Recalled, recalled
 from memory_svc.services.memory.shown import Shown
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 
@@ -44,6 +44,7 @@ class RecallWithContext(Request, frozen=True, kw_only=True):
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
+    max_tokens: MaxTokens = 0
     time_cue: TimeCue | None = None
     as_of: AsOf = None
 

@@ -1,7 +1,7 @@
 """Recall: the memories and episodes that speak to a query, or nothing where none does."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -20,9 +20,10 @@ from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import identifiers, phrases, pieces
 from memory_svc.domain.text import query_words
 from memory_svc.embedding import Advisory
+from memory_svc.services.memory.fitting import FULL_CONTENT_BUDGET_CHARS, Answered, Budget, within
 from memory_svc.services.memory.ranking import scored
-from memory_svc.services.memory.shown import MatchReason, Shown, cut, whole
-from memory_svc.services.memory.trace import Trace, explained, traced
+from memory_svc.services.memory.shown import MatchReason, Shown, whole
+from memory_svc.services.memory.trace import Trace, beyond_budget, explained, traced
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Candidates, Query
@@ -30,12 +31,14 @@ from memory_svc.storage.interface import Candidates, Query
 ARM_DEPTH_MIN = 100
 QUERY_CHARS_MAX = 20_000
 SCORE_DIGITS = 4
-FULL_CONTENT_BUDGET_CHARS = 200_000
 
 ProjectFilter = Annotated[
     str, Meta(max_length=1000, description='"X" = X and what is shared, "" = shared only; left out = all projects.')
 ]
 
+MaxTokens = Annotated[
+    int, Meta(ge=0, description="Estimated tokens of the memories at most: cut, then the worst left out; 0 = any.")
+]
 AsOf = Annotated[str | None, Meta(description="Only what was stored by then: ISO-8601, a date to its end.")]
 
 
@@ -55,6 +58,7 @@ class Recall(Request, frozen=True, kw_only=True):
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
+    max_tokens: MaxTokens = 0
     time_cue: TimeCue | None = None
     as_of: AsOf = None
     trace: Annotated[bool, Meta(description="Tell why each row is where it is: `match_reason`, `trace`.")] = False
@@ -84,7 +88,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     """The rows, best last. `status` no_query = nothing was asked, so these are the newest memories.
 
     gate: nothing that was found speaks to the query. query_truncated: only so many characters of the query were looked
-    for. time_cue, as_of: how they were read, in UTC.
+    for. rows_left_out: how many, for max_tokens. time_cue, as_of: how they were read, in UTC.
     """
 
     messages: list[Shown]
@@ -92,6 +96,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     gate: Silence | UnsetType = UNSET
     query_truncated: int | UnsetType = UNSET
     full_content_budget_chars: int | UnsetType = UNSET
+    rows_left_out: int | UnsetType = UNSET
     time_cue: ReadCue | UnsetType = UNSET
     as_of: str | UnsetType = UNSET
     channels: Channels
@@ -118,25 +123,29 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
     depth = max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
     text = request.query[:QUERY_CHARS_MAX]
     words = tuple(query_words(text))
+    budget = Budget(request.full_content, runtime.settings.preview_chars, request.max_tokens)
     if not words:
         rows = await runtime.storage.memories.page(scope, depth)
-        return _answer(runtime, (request, times), _kept(((row, whole(row)) for row in rows), request), NOT_ASKED)
+        shown = _kept(((row, whole(row)) for row in rows), request)
+        return _answer(runtime, (request, times), within(shown, budget), NOT_ASKED)
     with runtime.metrics.stage("embed"):
         vector = await runtime.vector(text, "query")
     query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), times.lifted + _times(runtime, text))
 
-    def best_first(found: Candidates) -> tuple[Verdict, list[Shown], Trace | None]:
+    def best_first(found: Candidates) -> tuple[Verdict, Answered, Trace | None]:
         with runtime.metrics.stage("fuse"):
             verdict = _verdict(found, runtime.settings, request, query)
-            shown = [] if verdict.silences else _kept(_read(found, runtime.settings, request), request)
-            refs = [str(row.ref) for row in shown]
-            why = traced(found, runtime.settings, refs, request.trace_refs, verdict) if request.trace else None
-            return verdict, shown, why
+            kept = [] if verdict.silences else _kept(_read(found, runtime.settings, request), request)
+            answered = within(kept, budget, found.tells)
+            if not request.trace:
+                return verdict, answered, None
+            why = traced(found, runtime.settings, [str(row.ref) for row in kept], request.trace_refs, verdict)
+            return verdict, answered, beyond_budget(why, {row.ref for row in answered.left_out})
 
     with runtime.metrics.stage("candidates"):
-        verdict, shown, why = await runtime.storage.search.candidates(scope, query, best_first)
+        verdict, answered, why = await runtime.storage.search.candidates(scope, query, best_first)
     runtime.metrics.judged(verdict.outcome)
-    answer = _answer(runtime, (request, times), shown, _channels(runtime, scope, vector))
+    answer = _answer(runtime, (request, times), answered, _channels(runtime, scope, vector))
     if verdict.silences:
         silence = Silence(best=round(verdict.best, SCORE_DIGITS), threshold=verdict.threshold)
         answer = msgspec.structs.replace(answer, gate=silence)
@@ -223,36 +232,21 @@ def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels
     )
 
 
-def _answer(
-    runtime: Runtime, asked_for: tuple[Recall, Times], best_first: Sequence[Shown], channels: Channels
-) -> Recalled:
+def _answer(runtime: Runtime, asked_for: tuple[Recall, Times], answered: Answered, channels: Channels) -> Recalled:
     request, times = asked_for
-    messages, budget_spent = _cut(best_first, request, runtime.settings.preview_chars)
     asked = channels is not NOT_ASKED
     advisory: Advisory | UnsetType = UNSET
     if asked and channels.vectors != "ran":
         runtime.metrics.fallback_recalls.inc()
         advisory = runtime.embedder.advisory(runtime.call.principal.name)
     return Recalled(
-        messages=messages[::-1],
+        messages=answered.rows[::-1],
         status=UNSET if asked else "no_query",
         query_truncated=QUERY_CHARS_MAX if len(request.query) > QUERY_CHARS_MAX else UNSET,
-        full_content_budget_chars=FULL_CONTENT_BUDGET_CHARS if budget_spent else UNSET,
+        full_content_budget_chars=FULL_CONTENT_BUDGET_CHARS if answered.budget_spent else UNSET,
+        rows_left_out=len(answered.left_out) or UNSET,
         time_cue=times.cue,
         as_of=times.as_of,
         channels=channels,
         advisory=advisory,
     )
-
-
-def _cut(best_first: Sequence[Shown], request: Recall, chars: int) -> tuple[list[Shown], bool]:
-    """The rows as previews, or whole while the budget lasts; and whether it did not last."""
-    if not request.full_content:
-        return [cut(row, chars) for row in best_first], False
-    shown: list[Shown] = []
-    left = FULL_CONTENT_BUDGET_CHARS
-    for row in best_first:
-        fits = not shown or len(row.content) <= left
-        shown.append(row if fits else cut(row, chars))
-        left -= len(shown[-1].content)
-    return shown, any(row.content_truncated is True for row in shown)

@@ -1,7 +1,7 @@
 """Why a row is where it is in an answer, and why another is not in it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,6 +17,7 @@ from memory_svc.storage.interface import Candidates, Storage
 DIGITS = 4
 SILENCED = "left out: nothing clears the gate"
 UNRANKED = "left out: in the scope, but no arm has it among its first rows"
+OVER_BUDGET = "left out: beyond max_tokens"
 NOT_THERE = "left out: there is no such row in this scope"
 
 
@@ -101,6 +102,12 @@ async def explained(storage: Storage, scope: Scope, trace: Trace) -> Trace:
     there |= {Ref(Kind.EPISODE, id) for id in await storage.episodes.get(scope, _ids(unranked, Kind.EPISODE))}
     told = {str(ref): UNRANKED if ref in there else NOT_THERE for ref in unranked}
     rows = [msgspec.structs.replace(row, outcome=row.outcome or told[row.ref]) for row in trace.rows]
+    return msgspec.structs.replace(trace, rows=rows)
+
+
+def beyond_budget(trace: Trace, refs: Collection[object]) -> Trace:
+    """The trace where these rows of the answer were left out of it for its size."""
+    rows = [msgspec.structs.replace(row, outcome=OVER_BUDGET) if row.ref in refs else row for row in trace.rows]
     return msgspec.structs.replace(trace, rows=rows)
 
 

@@ -98,7 +98,7 @@ class Search:
         if query.vector:
             known = dict(near)
             others = [document for document in documents.tolist() if document not in known]
-            known |= self._resident.cosines(connection, query.vector, others)
+            known |= self._resident.cosines(connection, query.vector, others) if others else {}
             cosines[np.searchsorted(documents, list(known))] = list(known.values())
         return cosines
 

@@ -238,7 +238,7 @@ class Resident:
             seen &= agents == self._names.get(scope.agent, -1)
         for column, names in ((projects, scope.projects()), (channels, scope.channels())):
             if names is not None:
-                seen &= np.isin(column, [self._names.get(name, -1) for name in names])
+                seen &= np.logical_or.reduce([column == self._names.get(name, -1) for name in names])
         if scope.source:
             numbers = [number for name, number in self._names.items() if name.startswith(scope.source)]
             is_episode = self._documents[upto] & 15 == Kind.EPISODE.code
