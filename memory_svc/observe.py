@@ -86,6 +86,13 @@ class Metrics:
         self.fallback_recalls = Counter(
             "memory_fallback_recalls", "Recalls answered without vectors.", registry=self.registry
         )
+        self._gate = Counter(
+            "memory_recall_gate",
+            "Recalls that the gate has judged, by outcome.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self.calibrations = Counter("memory_calibrations", "Calibrations of the gate.", registry=self.registry)
         self._rows = Gauge("memory_rows", "Rows there are, by kind.", ("kind",), registry=self.registry)
         self._database_bytes = Gauge("memory_database_bytes", "Size of the database.", registry=self.registry)
         self._log_bytes = Gauge("memory_write_ahead_log_bytes", "Size of the write-ahead log.", registry=self.registry)
@@ -159,6 +166,10 @@ class Metrics:
         """Time one stage of recall."""
         with self._stage_seconds.labels(name).time():
             yield
+
+    def judged(self, outcome: str) -> None:
+        """Count what the gate has decided."""
+        self._gate.labels(outcome).inc()
 
     def sizes(self, rows: Mapping[str, int], database_bytes: int, log_bytes: int, journal_sequence: int) -> None:
         """Note how much there is."""

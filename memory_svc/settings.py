@@ -87,12 +87,30 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     weight_date: Annotated[
         float, Meta(ge=0, le=10, description="Weighted recall: what it counts that the query names the row's time.")
     ] = 0.1
+    gate: Annotated[
+        bool, Meta(description="Whether recall answers nothing where nothing that it found speaks to the query.")
+    ] = True
+    gate_precision: Annotated[
+        Literal["strict", "balanced", "lenient"],
+        Meta(description="How sure recall must be before it answers, for agents of which nothing else was chosen."),
+    ] = "balanced"
+    gate_sample_rows: Annotated[
+        int, Meta(ge=30, le=2000, description="Memories of an agent by which the gate is calibrated.")
+    ] = 200
     rrf_k: Annotated[
         int, Meta(ge=1, le=1000, description="Constant of reciprocal rank fusion: a larger one flattens the ranks.")
     ] = 60
     preview_chars: Annotated[
         int, Meta(ge=0, le=16_000, description="Characters of a content that recall shows; 0 = all of it.")
     ] = 500
+    similar_min: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Cosine from which a store names another memory as saying nearly the same; 0 = it names none.",
+        ),
+    ] = 0.9
     body_bytes_max: Annotated[int, Meta(ge=1_000, le=100_000_000, description="Largest request body, in bytes.")] = (
         4_000_000
     )

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from memory_svc.domain.memory import Episode, Kind, Memory, Profile, Ref, Row, kind_of
+from memory_svc.domain.memory import Episode, Kind, Memory, Precision, Profile, Ref, Row, kind_of
 from memory_svc.errors import Conflict, Invalid, NotFound
 
 
@@ -44,6 +44,12 @@ class PutProfile(msgspec.Struct, frozen=True, tag_field="change", tag="put_profi
     profile: Profile
 
 
+class PutPrecision(msgspec.Struct, frozen=True, tag_field="change", tag="put_precision"):
+    """Replace what was chosen for an agent's recall; where nothing is chosen any more, its row is erased."""
+
+    precision: Precision
+
+
 class Forget(msgspec.Struct, frozen=True, tag_field="change", tag="forget"):
     """Erase a row, its words, its vector and what the journal holds of it."""
 
@@ -57,7 +63,7 @@ class ForgetAgent(msgspec.Struct, frozen=True, tag_field="change", tag="forget_a
     agent: str
 
 
-Change = PutMemory | ChangeMemory | SetLock | PutEpisode | PutProfile | Forget | ForgetAgent
+Change = PutMemory | ChangeMemory | SetLock | PutEpisode | PutProfile | PutPrecision | Forget | ForgetAgent
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -135,6 +141,8 @@ def decide(change: Change, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
             return _stored(episode)
         case PutProfile(profile):
             return _put_profile(profile, found)
+        case PutPrecision(precision):
+            return _put_precision(precision, found)
         case Forget():
             return _forget(change, found)
         case ForgetAgent():
@@ -186,6 +194,20 @@ def _put_profile(profile: Profile, found: Found) -> tuple[Outcome, tuple[Effect,
     return Outcome("changed", Ref(Kind.PROFILE, changed.id), changed.revision), (
         Effect(Kind.PROFILE, changed.id, changed),
     )
+
+
+def _put_precision(precision: Precision, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
+    held = found.row
+    if not isinstance(held, Precision):
+        return _stored(precision) if precision.is_chosen else (Outcome("skipped", None), ())
+    ref = Ref(Kind.PRECISION, held.id)
+    if not precision.is_chosen:
+        return Outcome("gone", ref, held.revision), (Effect(Kind.PRECISION, held.id, None),)
+    changed = msgspec.structs.replace(precision, id=held.id, revision=held.revision)
+    if changed == held:
+        return Outcome("changed", ref, held.revision), ()
+    changed = msgspec.structs.replace(changed, revision=held.revision + 1)
+    return Outcome("changed", ref, changed.revision), (Effect(Kind.PRECISION, held.id, changed),)
 
 
 def _forget(change: Forget, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:

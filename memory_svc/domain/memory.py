@@ -1,4 +1,4 @@
-"""Memories, episodes, profiles, their refs and vectors: the fields, limits and normal forms."""
+"""Memories, episodes, profiles, precisions, their refs and vectors: the fields, limits and normal forms."""
 
 import datetime as dt
 import enum
@@ -31,6 +31,7 @@ class Kind(enum.StrEnum):
     MEMORY = "memory"
     EPISODE = "episode"
     PROFILE = "profile"
+    PRECISION = "precision"
 
     @property
     def code(self) -> int:
@@ -71,7 +72,7 @@ class Ref(msgspec.Struct, frozen=True, order=True):
         return cls(kind, int(digits))
 
 
-PREFIXES = {Kind.MEMORY: "mem", Kind.EPISODE: "ep", Kind.PROFILE: "profile"}
+PREFIXES = {Kind.MEMORY: "mem", Kind.EPISODE: "ep", Kind.PROFILE: "profile", Kind.PRECISION: "precision"}
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +120,25 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     revision: int = 1
 
 
+class Precision(msgspec.Struct, frozen=True, kw_only=True):
+    """How sure recall must be before it answers an agent: what was chosen; 0 and "" = what is set for all agents."""
+
+    id: int = 0
+    agent: str
+    project: str = ""
+    beta: float = 0.0
+    method: str = ""
+    z_factor: float = 0.0
+    percentile: float = 0.0
+    sample_size: int = 0
+    revision: int = 1
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether anything was."""
+        return bool(self.beta or self.method or self.z_factor or self.percentile or self.sample_size)
+
+
 class Vector(msgspec.Struct, frozen=True):
     """An L2-normalised embedding: little-endian float32 values, and the fingerprint of the model that made it."""
 
@@ -126,11 +146,12 @@ class Vector(msgspec.Struct, frozen=True):
     values: bytes
 
 
-Row = Memory | Episode | Profile
-TYPES: Mapping[Kind, type[Memory] | type[Episode] | type[Profile]] = {
+Row = Memory | Episode | Profile | Precision
+TYPES: Mapping[Kind, type[Memory] | type[Episode] | type[Profile] | type[Precision]] = {
     Kind.MEMORY: Memory,
     Kind.EPISODE: Episode,
     Kind.PROFILE: Profile,
+    Kind.PRECISION: Precision,
 }
 
 

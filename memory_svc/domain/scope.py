@@ -10,12 +10,23 @@ class Scope(msgspec.Struct, frozen=True):
     project: None = every project, `""` = rows without a project, `"X"` = those of X and those without one.
     channel: `""` = every channel, `"X"` = rows of X and rows without one.
     source: prefix of a memory's source id; `""` = any. Episodes have no source, so a source hides them.
+    since, until: when it was said, from the first to before the second (an episode: when it began, else when it was
+    stored). known_by: stored by then, that instant too. Each ISO-8601 in UTC, as `domain.memory.utc` writes it;
+    `""` = open.
     """
 
     agent: str | None = None
     project: str | None = None
     channel: str = ""
     source: str = ""
+    since: str = ""
+    until: str = ""
+    known_by: str = ""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it holds the rows of some time alone."""
+        return bool(self.since or self.until or self.known_by)
 
     def projects(self) -> tuple[str, ...] | None:
         """The project names a read may see, or None for all of them."""
@@ -30,6 +41,6 @@ class Scope(msgspec.Struct, frozen=True):
         return not self.source or bool(self.channel)
 
     def admits(self, agent: str, project: str) -> bool:
-        """Whether a row of this agent and project lies in the scope (channel and source aside)."""
+        """Whether a row of this agent and project lies in the scope (channel, source and times aside)."""
         projects = self.projects()
         return (self.agent is None or agent == self.agent) and (projects is None or project in projects)

@@ -24,6 +24,12 @@ PIECES_MAX = PHRASES_MAX = 8
 SESSION_KEYS = ("session", "session_id")
 TALK, SESSION = "talk", "session "
 EXTRAS_KEYS = ("caption", "keywords", "tags", "title")
+# What joins or marks the parts of an identifier alone; a number with its unit (20th, 5km) is none.
+CODE = re.compile(r"[_:@\\#]|\w[./]\w|[a-z][A-Z]|[+#]$")
+# Without any of these there is no identifier: most queries need not be taken apart.
+HINT = re.compile(r"\d|[_:@\\#+]|\w[./]\w|[a-z][A-Z]|[^\x00-\x7f]")
+JOINT = re.compile(r"[/.:]")
+MEASURE = re.compile(r"[0-9.:,]+[A-Za-z]{0,2}")
 QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|『([^』]+)』|`([^`]+)`')
 
 
@@ -110,6 +116,21 @@ def pieces(query: str) -> list[str]:
     found = (fold(match["word"])[:WORD_CHARS_MAX] for match in TOKEN.finditer(normal(query)) if match["word"])
     asked = [word for word in dict.fromkeys(found) if len(word) >= PIECE_CHARS_MIN and word not in STOP_WORDS]
     return sorted(asked, key=len, reverse=True)[:PIECES_MAX]
+
+
+def identifiers(query: str) -> list[str]:
+    """The distinct identifiers of a query, folded: names of code, errors, paths, versions, numbers of tickets."""
+    if not HINT.search(query):
+        return []
+    found = (match["word"][:WORD_CHARS_MAX] for match in TOKEN.finditer(normal(query)) if match["word"])
+    return list(dict.fromkeys(fold(word) for word in found if _is_identifier(word)))
+
+
+def _is_identifier(word: str) -> bool:
+    parts = JOINT.split(word)
+    if MEASURE.fullmatch(word) or all(len(each) == 1 or each.casefold() in STOP_WORDS for each in parts):
+        return False
+    return bool(CODE.search(word)) or (any(map(str.isdigit, word)) and any(map(str.isalpha, word)))
 
 
 @lru_cache(SHORT_KEPT)

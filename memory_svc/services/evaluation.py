@@ -9,13 +9,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.evaluation import Abstention, abstention, means, measures, quantile
 from memory_svc.domain.memory import Kind, Ref
+from memory_svc.domain.recall.budget import tokens_in
 from memory_svc.domain.scope import Scope
 from memory_svc.errors import Invalid, Problem
 from memory_svc.services.operation import Call, Catalogue, Request, read
 from memory_svc.storage.interface import Position, Storage
 
 OWN_ID = "msg:"
-BYTES_A_TOKEN = 3
 PAGE_ROWS = 500
 FILTERS = ("project_id", "channel", "source_id", "deep")
 ALL = "all"
@@ -180,7 +180,7 @@ def tokens(answer: Mapping[str, Any]) -> int:
 
     An estimate: cl100k takes 3.1 bytes a token of answers in English and 2.7 in Japanese.
     """
-    return -(-len(msgspec.json.encode(answer)) // BYTES_A_TOKEN)
+    return tokens_in(len(msgspec.json.encode(answer)))
 
 
 def _question(number: int, labelled: Labelled, agent: str) -> Question:

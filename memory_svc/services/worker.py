@@ -7,15 +7,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from memory_svc.domain.memory import Vector, utc
 from memory_svc.embedding import PROBE, Embedder
+from memory_svc.errors import Conflict
 from memory_svc.observe import Metrics
+from memory_svc.services.memory.calibrate import calibrated, defaults_of
 from memory_svc.settings import Settings
-from memory_svc.storage.interface import RowVector, Storage
+from memory_svc.storage.interface import Due, RowVector, Storage
 
 BATCH_ROWS = 32
 BATCHES = 20
 BATCH_SECONDS_MAX = 60.0
 ERASE_STEPS = 200
 BREATH_SECONDS = 0.01
+CALIBRATED_AT_ONCE = 4
+# Memories that grow or shrink by so much of what they were are calibrated at once, others once they rest.
+GROWTH = 0.1
+REST = dt.timedelta(seconds=60)
 
 
 class Worker:
@@ -39,8 +45,11 @@ class Worker:
         self._probe_seconds = settings.embedding_probe_seconds
         self._keys_kept = dt.timedelta(hours=settings.idempotency_hours)
         self._clock = clock
+        self._settings = settings
+        self._resting: dict[str, tuple[str, dt.datetime]] = {}
         self.steps: dict[str, Callable[[], Awaitable[bool]]] = {
             "backfill": self.backfill,
+            "calibrate": self.calibrate,
             "checkpoint": self.checkpoint,
             "erase": self.erase,
             "forget_keys": self.forget_keys,
@@ -81,6 +90,24 @@ class Worker:
         self._embedder.waiting = await self._storage.derived.waiting_count(fingerprint)
         self._metrics.waiting.set(self._embedder.waiting)
         return more
+
+    async def calibrate(self) -> bool:
+        """Calibrate the gate for agents whose memories have changed, once every row has its vector."""
+        embedder = self._embedder
+        if not self._settings.gate or not embedder.fingerprint or embedder.failure or embedder.waiting:
+            return False
+        due = await self._storage.calibrations.due(embedder.fingerprint, defaults_of(self._settings))
+        now = self._clock()
+        before, self._resting = self._resting, {}
+        for each in due:
+            held = before.get(each.agent)
+            self._resting[each.agent] = held if held and held[0] == each.corpus else (each.corpus, now)
+        ready = [each for each in due if _is_urgent(each) or now - self._resting[each.agent][1] >= REST]
+        for each in ready[:CALIBRATED_AT_ONCE]:
+            with contextlib.suppress(Conflict):  # too few of its memories have vectors
+                await calibrated(self._storage, embedder, self._settings, each.agent)
+                self._metrics.calibrations.inc()
+        return len(ready) > CALIBRATED_AT_ONCE
 
     async def checkpoint(self) -> bool:
         """Move the write-ahead log into the database."""
@@ -126,3 +153,7 @@ class Worker:
             [RowVector(row.ref, row.revision, vector or none) for row, vector in zip(rows, vectors[:-1], strict=True)]
         )
         return kept > 0 and len(rows) == BATCH_ROWS
+
+
+def _is_urgent(due: Due) -> bool:
+    return due.is_rule_new or abs(due.rows_count - due.calibrated_rows) >= GROWTH * due.calibrated_rows

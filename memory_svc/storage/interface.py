@@ -10,7 +10,8 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from memory_svc.domain.change import Applied, Effect, Write
-from memory_svc.domain.memory import Episode, Memory, Profile, Ref, Row, Vector
+from memory_svc.domain.memory import Episode, Memory, Precision, Profile, Ref, Row, Vector
+from memory_svc.domain.recall.calibration import Calibration
 from memory_svc.domain.recall.fusion import Evidence, Hits
 from memory_svc.domain.scope import Scope
 
@@ -56,6 +57,7 @@ class Candidates(msgspec.Struct, frozen=True):
     vectors: rows of any kind by cosine. words: memories by text score. windows: memories by that of them and their
     neighbours. pieces: rows that hold a piece inside a longer word. phrases: rows that hold a quoted phrase. episodes:
     episodes by text score. tells: what each of the query's words tells, its idf among the agent's memories.
+    threshold: what the best row's evidence must reach, None = not calibrated for this agent and the query's model.
     rows: those of these refs that there are, as the snapshot has them; only to be asked inside it.
     """
 
@@ -67,6 +69,7 @@ class Candidates(msgspec.Struct, frozen=True):
     episodes: Hits
     evidence: Evidence
     tells: Mapping[str, float]
+    threshold: float | None
     rows: Callable[[Sequence[Ref]], Mapping[Ref, Row]]
 
 
@@ -200,6 +203,54 @@ class Derived(Protocol):
         ...
 
 
+class Sample(msgspec.Struct, frozen=True):
+    """Some of an agent's memories with their vectors, and a text that stands for all of them as they are.
+
+    corpus: "" = some memories lack a vector, so that the sample is not yet of all.
+    """
+
+    corpus: str
+    rows_count: int
+    rows: Sequence[tuple[Memory, bytes]]
+
+
+class Due(msgspec.Struct, frozen=True):
+    """An agent whose calibration is not that of its memories as they are, or not by the rule that is set.
+
+    calibrated_rows: how many there were then, 0 = never.
+    """
+
+    agent: str
+    corpus: str
+    rows_count: int
+    calibrated_rows: int
+    is_rule_new: bool
+
+
+class Calibrations(Protocol):
+    """What the gate goes by: derived from the rows for each agent and model, and what was chosen for an agent."""
+
+    async def precision(self, agent: str) -> Precision | None:
+        """What was chosen for the agent."""
+        ...
+
+    async def get(self, agent: str, fingerprint: str) -> Calibration | None:
+        """The agent's calibration for that model."""
+        ...
+
+    async def due(self, fingerprint: str, defaults: str) -> list[Due]:
+        """The agents that are to be calibrated. defaults: stands for what is set for all agents."""
+        ...
+
+    async def sample(self, agent: str, fingerprint: str, count: int) -> Sample:
+        """So many memories that have a vector of that model, chosen by what they say: in whatever order they came."""
+        ...
+
+    async def put(self, calibration: Calibration) -> None:
+        """Keep a calibration in place of the agent's earlier one for that model, if the agent still has memories."""
+        ...
+
+
 class Upkeep(Protocol):
     """What keeps the files sound and small."""
 
@@ -250,6 +301,8 @@ class Storage(Protocol):
     def journal(self) -> Journal: ...
     @property
     def derived(self) -> Derived: ...
+    @property
+    def calibrations(self) -> Calibrations: ...
     @property
     def upkeep(self) -> Upkeep: ...
 

@@ -52,6 +52,8 @@ def old_database(path: Path, version: int, rows: int = 1) -> None:
             " resolved, revision) VALUES ('a', '', '', 'a talk', 'harbour', '', '', ?, 0, 1)",
             (NOW,),
         )
+        if version > 1:
+            schema._index_words(connection)
     connection.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 from memory_svc.domain.change import ChangeMemory, Forget, PutEpisode
 from memory_svc.domain.memory import Kind, Ref, Vector
 from memory_svc.domain.scope import Scope
-from memory_svc.storage.interface import Query, RowVector, Storage
+from memory_svc.storage.interface import Candidates, Query, RowVector, Storage
 from memory_svc.storage.sqlite.connection import open_connection
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from memory_svc.storage.sqlite.vectors import Resident
@@ -207,3 +207,18 @@ async def test_a_scope_of_most_rows_and_one_of_few_rank_their_words_alike(storag
         owned = {hit.ref for hit in whole}
         assert len(owned) == {"most": 50, "few": 10}[agent]
         assert [hit.ref for hit in found] == [hit.ref for hit in everything if hit.ref in owned][:depth]
+
+
+async def test_an_episode_that_holds_less_of_the_query_than_the_best_memory_counts_less(storage: Storage) -> None:
+    await storage.apply(put("needle and thread in the harbour"))
+    await storage.apply(put("needle of the north"))
+    await storage.apply(write(PutEpisode(episode("we looked for a needle"))))
+
+    def read(found: Candidates) -> dict[str, float]:
+        columns = zip(found.evidence.documents.tolist(), found.evidence.fields.tolist(), strict=True)
+        return {str(Ref.of_document(document)): score for document, score in columns}
+
+    asked = Query(("needle", "thread", "harbour"), None, 10)
+    fields = await storage.search.candidates(Scope(agent="a"), asked, read)
+    assert fields["mem:1"] == 1.0
+    assert 0.0 < fields["ep:1"] < 0.5

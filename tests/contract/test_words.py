@@ -231,6 +231,17 @@ async def test_a_phrase_is_looked_for_in_the_scope(storage: Storage, reader: Rea
     assert reader.phrased('"big needle"', A, Kind.EPISODE) == [1]
 
 
+async def test_a_phrase_is_looked_for_in_the_scope_however_many_newer_rows_hold_it(
+    storage: Storage, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [said(f"a big needle {n}", n) for n in range(20)]
+    await store(storage, *rows)
+    monkeypatch.setattr(verbatim, "IN_ORDER_MAX", 3)
+    monkeypatch.setattr(verbatim, "ANY_ORDER_MAX", 3)
+    assert reader.phrased('"big needle"') == [20, 19, 18]
+    assert reader.phrased('"big needle"', Scope(agent="a", until=rows[2].memory.timestamp)) == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("stored", "query"),
     [
@@ -292,3 +303,15 @@ async def test_in_a_large_corpus_the_rarest_words_find_and_the_others_add(
     assert {row.held for row in found.rows} == {0b010}
     common = words.windowed(reader.connection, A, Kind.MEMORY, Asked(["cloth", "none"], 100))
     assert len(common.rows) == 60
+
+
+async def test_in_a_large_corpus_the_common_words_of_a_short_time_find_its_rows(
+    storage: Storage, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [said(f"{'needle ' * (n % 10 == 3)}of cloth {n}", 100 * n) for n in range(60)]
+    await store(storage, *rows)
+    monkeypatch.setattr(postings, "LARGE_ROWS", 10)
+    monkeypatch.setattr(postings, "READ_ROWS_MAX", 20)
+    timed = Scope(agent="a", since=rows[4].memory.timestamp, until=rows[7].memory.timestamp)
+    found = words.windowed(reader.connection, timed, Kind.MEMORY, Asked(["needle", "cloth"], 100))
+    assert [row.document >> 4 for row in found.rows] == [5, 6, 7]

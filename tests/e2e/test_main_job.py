@@ -81,7 +81,7 @@ async def test_two_processes_on_one_file_see_each_others_writes_at_once(memory: 
         for number, (fact, _, word) in enumerate(FACTS):
             writer, reader = (one, other) if number % 2 else (other, one)
             await call(writer, "store", agent_id="me", content=fact)
-            found = await call(reader, "recall", agent_id="me", query=word)
+            found = await call(reader, "recall", agent_id="me", query=word, trace=True)
             assert found["messages"][-1]["content"] == fact
             assert found["messages"][-1]["match_reason"]["arms"] == ["vectors", "words", "windows"]
 

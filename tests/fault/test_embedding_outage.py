@@ -110,7 +110,7 @@ def test_no_recall_fails_and_every_row_gets_its_vector_in_the_end(
     assert dark
     assert all("advisory" in answer and answer["channels"]["vectors"].startswith("degraded") for _, answer in dark)
     assert max(seconds for seconds, _ in dark) < QUERY_SECONDS * MARGIN
-    answer = memory.call("recall", agent_id="me", query="what was written when there was no light")
+    answer = memory.call("recall", agent_id="me", query="what was written when there was no light", trace=True)
     assert "advisory" not in answer
     assert "waiting" not in answer["channels"]
     found = [row for row in answer["messages"] if row["content"].startswith("written in the dark")]

@@ -86,6 +86,28 @@ async def test_story_of_recall(call: Call) -> None:
         "mem:3",
     ]
     failed(await call("recall", agent_id="a", query="x", limit=101), "invalid", "limit:")
+    await call("store", agent_id="a", message={"content": "apples were green", "timestamp": "2020-01-01T08:00"})
+    new_year = {"after": "2020-01-01", "before": "2020-01-01", "confidence": "sure"}
+    answer = await call("recall", agent_id="a", query="apples", time_cue=new_year, as_of="2099-03-01")
+    assert [row["ref"] for row in answer["messages"]] == ["mem:4"]
+    assert answer["time_cue"] == {
+        "confidence": "sure",
+        "after": "2019-12-31T15:00:00+00:00",
+        "before": "2020-01-01T15:00:00+00:00",
+    }
+    assert answer["as_of"] == "2099-03-01T14:59:59.999999+00:00"
+    for cue in ({"ago": "long_ago", "confidence": "sure"}, {"ago": {"unit": "long_ago"}, "confidence": "sure"}):
+        answer = await call("recall", agent_id="a", query="apples", time_cue=cue)
+        assert [row["ref"] for row in answer["messages"]] == ["mem:4"]
+    failed(await call("recall", agent_id="a", query="x", time_cue={"confidence": "sure"}), "invalid", "time_cue: give")
+    failed(await call("recall", agent_id="a", query="x", as_of="then"), "invalid", "as_of: 'then' is no")
+    await call("store", agent_id="a", content="filler " * 200 + "pears are green")
+    row = (await call("recall", agent_id="a", query="pears"))["messages"][-1]
+    assert (row["content_len"], row["excerpt_basis"]) == (1415, "lexical")
+    assert row["excerpt"].endswith("filler pears are green")
+    answer = await call("recall", agent_id="a", query="pears apples", max_tokens=60)
+    assert (len(answer["messages"]), answer["rows_left_out"]) == (1, 2)
+    failed(await call("recall", agent_id="a", query="x", max_tokens=-1), "invalid", "max_tokens:")
 
 
 async def test_story_of_get_contents(call: Call) -> None:
@@ -151,6 +173,48 @@ async def test_story_of_recall_with_context(call: Call) -> None:
     said = [{"role": "user", "content": "hello", "timestamp": "2026-01-02T00:00:00Z"}]
     answer = await call("recall_with_context", agent_id="a", query="apples", external_context=said)
     assert [row["content"] for row in answer["messages"]] == ["apples", "hello"]
+    cue = {"after": "2026-01-02", "confidence": "sure"}
+    answer = await call("recall_with_context", agent_id="a", query="apples", external_context=said, time_cue=cue)
+    assert [row["content"] for row in answer["messages"]] == ["hello"]
+    assert answer["time_cue"]["after"] == "2026-01-01T15:00:00+00:00"
+
+
+async def test_story_of_calibrate_threshold(call: Call) -> None:
+    refused = await call("calibrate_threshold", agent_id="a")
+    assert (refused["ok"], refused["code"], refused["retry"]) == (False, "unavailable", True)
+    failed(await call("calibrate_threshold", agent_id="a", method="guess"), "invalid", "method:")
+    failed(await call("calibrate_threshold", agent_id="a", sample_size=5), "invalid", "sample_size:")
+
+
+async def test_story_of_set_recall_precision(call: Call) -> None:
+    answer = await call("set_recall_precision", agent_id="a", precision="strict")
+    error = "The gate is not calibrated without vectors: no embedding server is set"
+    assert answer == {
+        "ok": True,
+        "agent_id": "a",
+        "precision": "strict",
+        "beta": 2.0,
+        "cleared": False,
+        "fused_gate": None,
+        "calibrate": {"ok": False, "scope": "per_agent", "new_threshold": None, "error": error},
+    }
+    assert (await call("set_recall_precision", agent_id="a", beta=3))["precision"] == "custom"
+    assert (await call("set_recall_precision", agent_id="a"))["cleared"] is True
+    failed(await call("set_recall_precision", agent_id="a", precision="sure"), "invalid", "precision:")
+
+
+async def test_story_of_get_recall_precision(call: Call) -> None:
+    await call("set_recall_precision", agent_id="a", precision="lenient")
+    assert await call("get_recall_precision", agent_id="a") == {
+        "ok": True,
+        "agent_id": "a",
+        "precision": "lenient",
+        "beta": 0.5,
+        "overridden": True,
+        "global_precision": "balanced",
+        "global_beta": 1.0,
+    }
+    assert (await call("get_recall_precision", agent_id="b"))["overridden"] is False
 
 
 async def test_story_of_get_queue_status(call: Call) -> None:

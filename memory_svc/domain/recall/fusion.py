@@ -18,6 +18,7 @@ from memory_svc.domain.memory import Ref
 Hits = Sequence[tuple[int, float]]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Held = NDArray[np.uint64]
 Mode = Literal["weighted", "rrf", "rsf", "cascade"]
 # About the standard deviation of the cosines of the model on which the weights were chosen.
 COSINE = 0.12
@@ -53,7 +54,7 @@ class Evidence(msgspec.Struct, frozen=True):
     speaker: Flags
     dated: Flags
     quoted: Flags
-    held: NDArray[np.uint64]
+    held: Held
 
 
 class Scores(NamedTuple):
@@ -95,11 +96,11 @@ def _standardised(cosines: Floats) -> Floats:
     return np.nan_to_num((cosines - known.mean()) / spread) if spread > SPREAD_MIN else np.zeros(len(cosines))
 
 
-def coverage(evidence: Evidence, tells: Sequence[float]) -> Floats:
+def coverage(held: Held, tells: Sequence[float]) -> Floats:
     """Of each row the share of what the query's words tell that it holds; tells: the idf of each word, in order."""
-    whole = np.array(tells, np.float64)
-    bits = evidence.held[:, np.newaxis] >> np.arange(len(whole), dtype=np.uint64) & np.uint64(1)
-    covered: Floats = bits.astype(np.float64) @ whole / max(float(whole.sum()), 1e-9)
+    octets = held.astype("<u8").view(np.uint8).reshape(-1, 8)
+    bits = np.unpackbits(octets, axis=1, count=len(tells), bitorder="little")
+    covered: Floats = bits @ (np.array(tells, np.float64) / max(sum(tells), 1e-9))
     return covered
 
 

@@ -8,8 +8,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.memory import instant
+from memory_svc.domain.recall.time_cue import TimeCue
 from memory_svc.errors import Invalid
-from memory_svc.services.memory.recall import ProjectFilter, Recall, Recalled, recalled
+from memory_svc.services.memory.recall import AsOf, MaxTokens, ProjectFilter, Recall, Recalled, recalled
 from memory_svc.services.memory.shown import Shown
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 
@@ -38,11 +39,14 @@ class RecallWithContext(Request, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=0, le=100, description="Memories at most.")] = 10
     channel: Annotated[str, Meta(max_length=1000, description="Rows of it and shared ones.")] = ""
     deep: Annotated[
-        bool, Meta(description="Admit weaker matches. Nothing is held back yet, so it changes nothing.")
+        bool, Meta(description="Admit weaker matches: answer with the best rows, even where none speaks to the query.")
     ] = False
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
+    max_tokens: MaxTokens = 0
+    time_cue: TimeCue | None = None
+    as_of: AsOf = None
 
 
 class FilterOnly(msgspec.Struct, frozen=True):

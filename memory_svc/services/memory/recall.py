@@ -1,7 +1,7 @@
-"""Recall: the memories and episodes that speak to a query."""
+"""Recall: the memories and episodes that speak to a query, or nothing where none does."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -10,17 +10,20 @@ from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.memory import Episode, Memory, Vector, utc
-from memory_svc.domain.recall import fusion
+from memory_svc.domain.recall import fusion, gate, time_cue
 from memory_svc.domain.recall.exclude import Excluded
 from memory_svc.domain.recall.fusion import Fused, Mode
+from memory_svc.domain.recall.gate import Verdict
+from memory_svc.domain.recall.time_cue import ReadCue, TimeCue, Times
 from memory_svc.domain.recall.when import spans
 from memory_svc.domain.scope import Scope
-from memory_svc.domain.terms import phrases, pieces
+from memory_svc.domain.terms import identifiers, phrases, pieces
 from memory_svc.domain.text import query_words
 from memory_svc.embedding import Advisory
+from memory_svc.services.memory.fitting import FULL_CONTENT_BUDGET_CHARS, Answered, Budget, within
 from memory_svc.services.memory.ranking import scored
-from memory_svc.services.memory.shown import MatchReason, Shown, cut, whole
-from memory_svc.services.memory.trace import Trace, explained, traced
+from memory_svc.services.memory.shown import MatchReason, Shown, whole
+from memory_svc.services.memory.trace import Trace, beyond_budget, explained, traced
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Candidates, Query
@@ -28,11 +31,15 @@ from memory_svc.storage.interface import Candidates, Query
 ARM_DEPTH_MIN = 100
 QUERY_CHARS_MAX = 20_000
 SCORE_DIGITS = 4
-FULL_CONTENT_BUDGET_CHARS = 200_000
 
 ProjectFilter = Annotated[
     str, Meta(max_length=1000, description='"X" = X and what is shared, "" = shared only; left out = all projects.')
 ]
+
+MaxTokens = Annotated[
+    int, Meta(ge=0, description="Estimated tokens of the memories at most: cut, then the worst left out; 0 = any.")
+]
+AsOf = Annotated[str | None, Meta(description="Only what was stored by then: ISO-8601, a date to its end.")]
 
 
 class Recall(Request, frozen=True, kw_only=True):
@@ -42,7 +49,7 @@ class Recall(Request, frozen=True, kw_only=True):
     query: Annotated[str, Meta(description='What to look for, in any words; "" = the newest memories.')]
     limit: Annotated[int, Meta(ge=0, le=100, description="Rows at most.")] = 10
     deep: Annotated[
-        bool, Meta(description="Admit weaker matches. Nothing is held back yet, so it changes nothing.")
+        bool, Meta(description="Admit weaker matches: answer with the best rows, even where none speaks to the query.")
     ] = False
     channel: Annotated[str, Meta(max_length=1000, description="Rows of it and shared ones.")] = ""
     exclude_contents: Annotated[
@@ -51,7 +58,10 @@ class Recall(Request, frozen=True, kw_only=True):
     project_id: ProjectFilter | UnsetType = UNSET
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     full_content: Annotated[bool, Meta(description="Give contents whole instead of their beginning.")] = False
-    trace: Annotated[bool, Meta(description="Tell why each row stands where it does.")] = False
+    max_tokens: MaxTokens = 0
+    time_cue: TimeCue | None = None
+    as_of: AsOf = None
+    trace: Annotated[bool, Meta(description="Tell why each row is where it is: `match_reason`, `trace`.")] = False
     trace_refs: Annotated[
         list[str], Meta(max_length=20, description="Refs to tell about too, though they be left out.")
     ] = msgspec.field(default_factory=list)
@@ -66,16 +76,29 @@ class Channels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waiting: int = 0
 
 
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nothing is answered: the best row's evidence (cosine + coverage / 2) is below the threshold. See `deep`."""
+
+    status: Literal["nothing_clears"] = "nothing_clears"
+    best: float
+    threshold: float
+
+
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     """The rows, best last. `status` no_query = nothing was asked, so these are the newest memories.
 
-    query_truncated: only so many characters of the query were looked for.
+    gate: nothing that was found speaks to the query. query_truncated: only so many characters of the query were looked
+    for. rows_left_out: how many, for max_tokens. time_cue, as_of: how they were read, in UTC.
     """
 
     messages: list[Shown]
     status: Literal["no_query"] | UnsetType = UNSET
+    gate: Silence | UnsetType = UNSET
     query_truncated: int | UnsetType = UNSET
     full_content_budget_chars: int | UnsetType = UNSET
+    rows_left_out: int | UnsetType = UNSET
+    time_cue: ReadCue | UnsetType = UNSET
+    as_of: str | UnsetType = UNSET
     channels: Channels
     advisory: Advisory | UnsetType = UNSET
     trace: Trace | UnsetType = UNSET
@@ -95,34 +118,67 @@ OPERATIONS = (recall,)
 
 async def recalled(runtime: Runtime, request: Recall) -> Recalled:
     """What a recall answers."""
-    scope = Scope(
+    times = time_cue.times(request.time_cue, request.as_of, runtime.clock(), runtime.call.zone)
+    scope = _scope(request, times)
+    depth = max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
+    text = request.query[:QUERY_CHARS_MAX]
+    words = tuple(query_words(text))
+    budget = Budget(request.full_content, runtime.settings.preview_chars, request.max_tokens)
+    if not words:
+        rows = await runtime.storage.memories.page(scope, depth)
+        shown = _kept(((row, whole(row)) for row in rows), request)
+        return _answer(runtime, (request, times), within(shown, budget), NOT_ASKED)
+    with runtime.metrics.stage("embed"):
+        vector = await runtime.vector(text, "query")
+    query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), times.lifted + _times(runtime, text))
+
+    def best_first(found: Candidates) -> tuple[Verdict, Answered, Trace | None]:
+        with runtime.metrics.stage("fuse"):
+            verdict = _verdict(found, runtime.settings, request, query)
+            kept = [] if verdict.silences else _kept(_read(found, runtime.settings, request), request)
+            answered = within(kept, budget, found.tells)
+            if not request.trace:
+                return verdict, answered, None
+            why = traced(found, runtime.settings, [str(row.ref) for row in kept], request.trace_refs, verdict)
+            return verdict, answered, beyond_budget(why, {row.ref for row in answered.left_out})
+
+    with runtime.metrics.stage("candidates"):
+        verdict, answered, why = await runtime.storage.search.candidates(scope, query, best_first)
+    runtime.metrics.judged(verdict.outcome)
+    answer = _answer(runtime, (request, times), answered, _channels(runtime, scope, vector))
+    if verdict.silences:
+        silence = Silence(best=round(verdict.best, SCORE_DIGITS), threshold=verdict.threshold)
+        answer = msgspec.structs.replace(answer, gate=silence)
+    if why is None:
+        return answer
+    return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, why))
+
+
+def _scope(request: Recall, times: Times) -> Scope:
+    since, until = times.searched
+    return Scope(
         agent=request.agent_id,
         project=None if request.project_id is UNSET else request.project_id,
         channel=request.channel,
         source=request.source_id,
+        since=since,
+        until=until,
+        known_by=times.as_of or "",
     )
-    depth = max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
-    text = request.query[:QUERY_CHARS_MAX]
-    words = tuple(query_words(text))
-    if not words:
-        rows = await runtime.storage.memories.page(scope, depth)
-        return _answer(runtime, request, _kept(((row, whole(row)) for row in rows), request), NOT_ASKED)
-    with runtime.metrics.stage("embed"):
-        vector = await runtime.vector(text, "query")
-    query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), _times(runtime, text))
 
-    def best_first(found: Candidates) -> tuple[list[Shown], Trace | None]:
-        with runtime.metrics.stage("fuse"):
-            shown = _kept(_read(found, runtime.settings, request), request)
-            refs = [str(row.ref) for row in shown]
-            return shown, traced(found, runtime.settings, refs, request.trace_refs) if request.trace else None
 
-    with runtime.metrics.stage("candidates"):
-        shown, why = await runtime.storage.search.candidates(scope, query, best_first)
-    answer = _answer(runtime, request, shown, _channels(runtime, scope, vector))
-    if why is None:
-        return answer
-    return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, why))
+def _verdict(found: Candidates, settings: Settings, request: Recall, query: Query) -> Verdict:
+    """What the gate decides of the candidates."""
+    if not settings.gate:
+        return Verdict("off")
+    if request.deep:
+        return Verdict("deep")
+    if query.vector is None:
+        return Verdict("no_vectors")
+    named = identifiers(request.query[:QUERY_CHARS_MAX])
+    if found.phrases or (found.pieces and set(query.pieces) <= set(named)):
+        return Verdict("exact")
+    return gate.verdict(found.evidence, found.tells, found.threshold, named)
 
 
 def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
@@ -132,14 +188,15 @@ def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
 
 def _read(found: Candidates, settings: Settings, request: Recall) -> Iterator[tuple[Memory | Episode, Shown]]:
     """The rows, best first, as they are in the store and as they are shown; read by the page as they are asked for."""
-    ranked = fusion.ordered(*scored(found, settings))
+    scores, arms = scored(found, settings)
+    ranked = fusion.ordered(scores, arms if request.trace else {})
     cosines = dict(zip(found.evidence.documents.tolist(), found.evidence.cosines.tolist(), strict=True))
     while batch := list(islice(ranked, request.limit + len(request.exclude_contents))):
         rows = found.rows([fused.ref for fused in batch])
         for fused in batch:
             row = rows.get(fused.ref)
             if isinstance(row, Memory | Episode):
-                reason = _reason(fused, settings.recall_mode, cosines[fused.ref.document])
+                reason = _reason(fused, settings.recall_mode, cosines[fused.ref.document]) if request.trace else UNSET
                 yield row, msgspec.structs.replace(whole(row), match_reason=reason)
 
 
@@ -175,31 +232,21 @@ def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels
     )
 
 
-def _answer(runtime: Runtime, request: Recall, best_first: Sequence[Shown], channels: Channels) -> Recalled:
-    messages, budget_spent = _cut(best_first, request, runtime.settings.preview_chars)
+def _answer(runtime: Runtime, asked_for: tuple[Recall, Times], answered: Answered, channels: Channels) -> Recalled:
+    request, times = asked_for
     asked = channels is not NOT_ASKED
     advisory: Advisory | UnsetType = UNSET
     if asked and channels.vectors != "ran":
         runtime.metrics.fallback_recalls.inc()
         advisory = runtime.embedder.advisory(runtime.call.principal.name)
     return Recalled(
-        messages=messages[::-1],
+        messages=answered.rows[::-1],
         status=UNSET if asked else "no_query",
         query_truncated=QUERY_CHARS_MAX if len(request.query) > QUERY_CHARS_MAX else UNSET,
-        full_content_budget_chars=FULL_CONTENT_BUDGET_CHARS if budget_spent else UNSET,
+        full_content_budget_chars=FULL_CONTENT_BUDGET_CHARS if answered.budget_spent else UNSET,
+        rows_left_out=len(answered.left_out) or UNSET,
+        time_cue=times.cue,
+        as_of=times.as_of,
         channels=channels,
         advisory=advisory,
     )
-
-
-def _cut(best_first: Sequence[Shown], request: Recall, chars: int) -> tuple[list[Shown], bool]:
-    """The rows as previews, or whole while the budget lasts; and whether it did not last."""
-    if not request.full_content:
-        return [cut(row, chars) for row in best_first], False
-    shown: list[Shown] = []
-    left = FULL_CONTENT_BUDGET_CHARS
-    for row in best_first:
-        fits = not shown or len(row.content) <= left
-        shown.append(row if fits else cut(row, chars))
-        left -= len(shown[-1].content)
-    return shown, any(row.content_truncated is True for row in shown)

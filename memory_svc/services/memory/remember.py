@@ -23,6 +23,7 @@ from memory_svc.domain.memory import (
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import embedded
 from memory_svc.errors import Invalid
+from memory_svc.services.memory.similar import Similar, similar_to
 from memory_svc.services.operation import Effect, Receipt, Request, Runtime, operation
 
 AHEAD_SECONDS_ALLOWED = 300
@@ -88,7 +89,10 @@ class AheadOfClock(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a fact: `result` says whether it was stored, skipped or rejected."""
+    """What became of a fact: `result` says whether it was stored, skipped or rejected.
+
+    similar: memories that say nearly the same; left out where there is none, or where it cannot be told.
+    """
 
     ok: bool
     result: Literal["stored", "skipped", "rejected"]
@@ -96,6 +100,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     id: int | UnsetType = UNSET
     embedded: bool | UnsetType = UNSET
     receipt: Receipt | UnsetType = UNSET
+    similar: list[Similar] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
     timestamp: str | UnsetType = UNSET
     timestamp_ahead_of_clock: AheadOfClock | UnsetType = UNSET
@@ -187,7 +192,10 @@ class _Rejected(Exception):
 
 @operation(needs=Permission.WRITE, effect=Effect.ADD)
 async def store(runtime: Runtime, request: Store) -> Stored:
-    """Store one fact. Skips what is already stored; branch on `result`."""
+    """Store one fact. Skips what is already stored; branch on `result`.
+
+    `similar` names memories that say nearly the same: update one of them instead of keeping both.
+    """
     locked = False if request.lock is True else UNSET
     try:
         draft = _draft(runtime, request)
@@ -198,6 +206,8 @@ async def store(runtime: Runtime, request: Store) -> Stored:
     outcome = applied.outcomes[0]
     stored = outcome.result == "stored"
     receipt = await runtime.receipt(Ref(Kind.MEMORY, applied.id()), vectors) if stored else None
+    kept = msgspec.structs.replace(draft.memory, id=applied.id())
+    similar = await similar_to(runtime, kept, vectors.get(0)) if stored else []
     return Stored(
         ok=True,
         result="stored" if stored else "skipped",
@@ -205,6 +215,7 @@ async def store(runtime: Runtime, request: Store) -> Stored:
         id=applied.id(),
         embedded=receipt.vector == "done" if receipt else UNSET,
         receipt=receipt or UNSET,
+        similar=similar or UNSET,
         truncated=draft.truncated or UNSET,
         timestamp=draft.memory.timestamp if stored and draft.naive else UNSET,
         timestamp_ahead_of_clock=_ahead(draft.memory.timestamp, runtime.clock()) if stored else UNSET,

@@ -23,7 +23,11 @@ class MatchReason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of an answer. `content_len` is told where the content is cut; `get_contents` gives it whole."""
+    """One row of an answer. `content_len` is told where the content is cut; `get_contents` gives it whole.
+
+    excerpt: the part beyond the cut that tells most of what the query's words tell. excerpt_basis: lexical = that part
+    is given; start = none tells more than the beginning, which is the content.
+    """
 
     content: str
     ref: str | UnsetType = UNSET
@@ -34,6 +38,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     match_reason: MatchReason | UnsetType = UNSET
     content_len: int | UnsetType = UNSET
     content_truncated: bool | UnsetType = UNSET
+    excerpt: str | UnsetType = UNSET
+    excerpt_basis: Literal["lexical", "start"] | UnsetType = UNSET
 
 
 def whole(row: Memory | Episode) -> Shown:
@@ -61,3 +67,8 @@ def cut(row: Shown, chars: int) -> Shown:
     return msgspec.structs.replace(
         row, content=preview(row.content, chars), content_len=len(row.content), content_truncated=True
     )
+
+
+def without_excerpt(row: Shown) -> Shown:
+    """A row as it is where its content shows what an excerpt would."""
+    return msgspec.structs.replace(row, excerpt=UNSET, excerpt_basis=UNSET) if row.excerpt_basis is not UNSET else row

@@ -1,20 +1,23 @@
 """Why a row is where it is in an answer, and why another is not in it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from memory_svc.domain.memory import Kind, Ref
 from memory_svc.domain.recall.fusion import Evidence, Floats, Hits, coverage, ordered
+from memory_svc.domain.recall.gate import Outcome, Verdict
 from memory_svc.domain.scope import Scope
 from memory_svc.services.memory.ranking import scored
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Candidates, Storage
 
 DIGITS = 4
+SILENCED = "left out: nothing clears the gate"
 UNRANKED = "left out: in the scope, but no arm has it among its first rows"
+OVER_BUDGET = "left out: beyond max_tokens"
 NOT_THERE = "left out: there is no such row in this scope"
 
 
@@ -49,16 +52,22 @@ class TracedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """How an answer came about. words: what each word of the query tells (its idf). candidates: rows that were ranked.
 
+    gate: what it decided. best, threshold: the greatest evidence (cosine + coverage / 2), and what it had to reach.
     rows: those of the answer, best first, then those that were asked about.
     """
 
     mode: str
     words: dict[str, float]
     candidates: int
+    gate: Outcome
+    best: float | UnsetType = UNSET
+    threshold: float | UnsetType = UNSET
     rows: list[TracedRow]
 
 
-def traced(found: Candidates, settings: Settings, shown: Sequence[str], asked: Sequence[str]) -> Trace:
+def traced(
+    found: Candidates, settings: Settings, shown: Sequence[str], asked: Sequence[str], verdict: Verdict
+) -> Trace:
     """What speaks for the rows of the answer and those asked about, and what became of those that were ranked.
 
     The outcome of a row that was not ranked is left empty, for `explained`. What is no ref is left out.
@@ -66,7 +75,7 @@ def traced(found: Candidates, settings: Settings, shown: Sequence[str], asked: S
     scores, arms = scored(found, settings)
     ranks = {fused.ref: (rank, fused.score) for rank, fused in enumerate(ordered(scores, arms), start=1)}
     places = {name: _places(hits) for name, hits in arms.items()}
-    covered = coverage(found.evidence, list(found.tells.values()))
+    covered = coverage(found.evidence.held, list(found.tells.values()))
     refs = [ref for text in dict.fromkeys([*shown, *asked]) if (ref := Ref.parse(text))]
     last = max((ranks[ref][0] for ref in refs if str(ref) in shown), default=0)
     rows = [
@@ -77,7 +86,12 @@ def traced(found: Candidates, settings: Settings, shown: Sequence[str], asked: S
         mode=settings.recall_mode,
         words={word: round(tells, DIGITS) for word, tells in found.tells.items()},
         candidates=len(ranks),
-        rows=[msgspec.structs.replace(row, outcome=_outcome(row, shown, last)) for row in rows],
+        gate=verdict.outcome,
+        best=round(verdict.best, DIGITS) if verdict.threshold else UNSET,
+        threshold=verdict.threshold or UNSET,
+        rows=[
+            msgspec.structs.replace(row, outcome=_outcome(row, shown, last, silenced=verdict.silences)) for row in rows
+        ],
     )
 
 
@@ -91,11 +105,19 @@ async def explained(storage: Storage, scope: Scope, trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, rows=rows)
 
 
-def _outcome(row: TracedRow, shown: Sequence[str], last: int) -> str:
+def beyond_budget(trace: Trace, refs: Collection[object]) -> Trace:
+    """The trace where these rows of the answer were left out of it for its size."""
+    rows = [msgspec.structs.replace(row, outcome=OVER_BUDGET) if row.ref in refs else row for row in trace.rows]
+    return msgspec.structs.replace(trace, rows=rows)
+
+
+def _outcome(row: TracedRow, shown: Sequence[str], last: int, *, silenced: bool) -> str:
     if row.ref in shown:
         return "shown"
     if row.rank is UNSET:
         return ""
+    if silenced:
+        return SILENCED
     return "left out: you have it" if row.rank < last else "left out: beyond the limit"
 
 

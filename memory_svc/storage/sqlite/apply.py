@@ -15,6 +15,7 @@ from memory_svc.domain.change import (
     Outcome,
     PutEpisode,
     PutMemory,
+    PutPrecision,
     PutProfile,
     SetLock,
     Write,
@@ -23,6 +24,7 @@ from memory_svc.domain.change import (
 from memory_svc.domain.memory import Kind, Memory, Ref, Vector, kind_of
 from memory_svc.errors import Conflict
 from memory_svc.storage.sqlite import journal, memories
+from memory_svc.storage.sqlite.calibrations import select_precisions
 from memory_svc.storage.sqlite.episodes import select_profiles
 from memory_svc.storage.sqlite.rows import read_row, rows_of, write_row
 
@@ -64,6 +66,9 @@ def find(connection: apsw.Connection, change: Change) -> Found:
             key = (profile.agent, profile.user, profile.project)
             found = select_profiles(connection, "agent = ? AND user = ? AND project = ?", key)
             return Found(row=found[0] if found else None)
+        case PutPrecision(precision):
+            held = select_precisions(connection, "agent = ?", (precision.agent,))
+            return Found(row=held[0] if held else None)
         case Forget(ref):
             return Found(row=read_row(connection, ref))
         case SetLock(id):

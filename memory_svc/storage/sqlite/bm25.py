@@ -65,14 +65,14 @@ def field_scores(
 def window_scores(postings: Postings, places: Integers, norms: Floats, terms_count: int, rows: int) -> Floats:
     """The score of each window.
 
-    places: three rows, where the window of each posting's row, and those of the rows before and after it, stand among
-    the windows, which are as many as the norms; behind their end = there is none.
+    places: where the window of each posting's row stands among the windows, which are as many as the norms; then those
+    of the rows before and after it, where there are any. Behind the end = there is none.
     """
     count = len(norms)
     scores = np.zeros(count)
     for inside in postings.slices(terms_count):
         bodies = postings.bodies[inside]
-        found = np.bincount(places[:, inside].ravel(), np.concatenate((bodies, bodies, bodies)), count + 1)[:count]
+        found = np.bincount(places[:, inside].ravel(), np.tile(bodies, len(places)), count + 1)[:count]
         weight = float(idf(int(np.count_nonzero(found)), rows))
         scores += weight * (K1 + 1.0) * found / (found + norms)
     return scores

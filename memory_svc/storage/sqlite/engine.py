@@ -8,6 +8,7 @@ from memory_svc.domain.change import Applied, Write
 from memory_svc.domain.memory import Vector
 from memory_svc.errors import Unavailable
 from memory_svc.storage.sqlite.apply import apply
+from memory_svc.storage.sqlite.calibrations import Calibrations
 from memory_svc.storage.sqlite.connection import (
     TURN_SECONDS_MAX,
     Readers,
@@ -46,6 +47,7 @@ class SqliteStorage:
         self.search = Search(self._readers, Resident())
         self.journal = Journal(self._readers, self._writer)
         self.derived = Derived(self._readers, self._writer)
+        self.calibrations = Calibrations(self._readers, self._writer)
         self.upkeep = Upkeep(path, self._readers, self._writer)
 
     async def apply(self, write: Write, vectors: Mapping[int, Vector] | None = None) -> Applied:

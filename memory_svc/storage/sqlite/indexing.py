@@ -6,7 +6,7 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from memory_svc.domain.memory import Memory, Ref, Row, kind_of
+from memory_svc.domain.memory import Kind, Memory, Ref, Row, kind_of
 from memory_svc.domain.terms import Fields, fields_of, is_long, talk_of, term, words_of
 from memory_svc.storage.sqlite.windows import TERMS_MAX, Sheet, link, unlink
 
@@ -80,6 +80,8 @@ def remove(connection: apsw.Connection, row: Row) -> None:
     code, rows = next(connection.execute(DISCOUNTED, (counted, grown, row.agent, kind.code)))
     if not rows:
         connection.execute("DELETE FROM corpora WHERE code = ?", (code,))
+        if kind is Kind.MEMORY:
+            connection.execute("DELETE FROM calibrations WHERE agent = ?", (row.agent,))
     long = dict.fromkeys(word for found in words_of(fields) for word in found if is_long(word))
     if long:
         connection.execute(DOUBTED, (code, _array(long)))

@@ -14,13 +14,18 @@ from memory_svc.domain.text import atoms, is_single_character, sequence
 from memory_svc.storage.sqlite import bm25, episodes, memories
 from memory_svc.storage.sqlite.connection import numbers
 from memory_svc.storage.sqlite.postings import Corpus, corpus_of, quoted, read_places
-from memory_svc.storage.sqlite.words import TABLES, best_in_scope, ids_in_scope
+from memory_svc.storage.sqlite.scope import where
+from memory_svc.storage.sqlite.words import TABLES, best_in_scope
 
 SELECT: Mapping[Kind, Callable[[apsw.Connection, str, Sequence[Any]], Sequence[Row]]] = {
     Kind.MEMORY: memories.select,
     Kind.EPISODE: episodes.select,
 }
 VERBATIM = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
+VERBATIM_IN_SCOPE = (
+    "SELECT words.rowid FROM words CROSS JOIN {table} ON {table}.id = words.rowid >> 4"
+    " WHERE words MATCH ? AND {condition} ORDER BY words.rowid DESC LIMIT ?"
+)
 # Found by their trigrams, or looked at one by one since theirs are not indexed yet (see indexing.py).
 LONGER = (
     "SELECT code, word FROM vocabulary WHERE id IN (SELECT rowid FROM pieces WHERE pieces MATCH ? UNION ALL"
@@ -43,8 +48,8 @@ def phrased(connection: apsw.Connection, scope: Scope, kind: Kind, phrase: str, 
     if corpus is None:
         return []
     ways = ((_in_order(corpus, sequence(phrase)), IN_ORDER_MAX), (_in_any_order(corpus, atoms(phrase)), ANY_ORDER_MAX))
-    looked_at = (row[0] for way in ways for row in connection.execute(VERBATIM, way))
-    found = _that_hold(connection, scope, (kind, phrase), looked_at)
+    looked_at = (document for way in ways for document in _verbatim(connection, scope, kind, way))
+    found = _that_hold(connection, (kind, phrase), looked_at)
     return list(itertools.islice(dict.fromkeys(found), depth))
 
 
@@ -83,13 +88,21 @@ def _in_any_order(corpus: Corpus, found: Sequence[str]) -> str:
     return f"{{text extras}} : ({either})"
 
 
-def _that_hold(
-    connection: apsw.Connection, scope: Scope, wanted: tuple[Kind, str], documents: Iterator[int]
-) -> Iterator[int]:
-    """Those of these documents in the scope whose text itself holds the phrase, in their order."""
+def _verbatim(connection: apsw.Connection, scope: Scope, kind: Kind, way: tuple[str, int]) -> Iterator[int]:
+    """The newest documents of the scope that an FTS5 query finds, so many at most."""
+    expression, count_max = way
+    if scope == Scope(agent=scope.agent):
+        return (row[0] for row in connection.execute(VERBATIM, way))
+    condition, values = where(scope, TABLES[kind], has_source=kind is Kind.MEMORY)
+    statement = VERBATIM_IN_SCOPE.format(table=TABLES[kind], condition=condition)
+    return (row[0] for row in connection.execute(statement, (expression, *values, count_max)))
+
+
+def _that_hold(connection: apsw.Connection, wanted: tuple[Kind, str], documents: Iterator[int]) -> Iterator[int]:
+    """Those of these documents whose text itself holds the phrase, in their order."""
     kind, phrase = wanted
     while group := list(itertools.islice(documents, READ_AT_ONCE)):
-        ids = ids_in_scope(connection, scope, kind, np.array(group, np.int64) >> 4)
+        ids = [document >> 4 for document in group]
         condition = f"{TABLES[kind]}.id IN (SELECT value FROM json_each(?))"
         rows: Sequence[Row] = SELECT[kind](connection, condition, (numbers(ids),))
         texts = {row.id: fields_of(row) for row in rows}

@@ -9,7 +9,7 @@ import msgspec
 from memory_svc.domain.change import Effect
 from memory_svc.domain.memory import Kind, Ref, Row, Vector
 from memory_svc.domain.terms import embedded
-from memory_svc.storage.sqlite import episodes, indexing, memories, vectors
+from memory_svc.storage.sqlite import calibrations, episodes, indexing, memories, vectors
 
 ID_MAX = 1 << 59
 
@@ -26,6 +26,7 @@ TABLES: Mapping[Kind, Table] = {
     Kind.MEMORY: Table("memories", memories.select, memories.put),
     Kind.EPISODE: Table("episodes", episodes.select, episodes.put),
     Kind.PROFILE: Table("profiles", episodes.select_profiles, episodes.put_profile),
+    Kind.PRECISION: Table("precisions", calibrations.select_precisions, calibrations.put_precision),
 }
 
 

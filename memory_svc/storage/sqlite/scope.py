@@ -1,7 +1,21 @@
 """Scope to SQL, in one function; and where a page begins."""
 
+from collections.abc import Mapping
+
 from memory_svc.domain.scope import Scope
 from memory_svc.storage.interface import Position
+
+# When a row was said, and when it was stored.
+SAID: Mapping[str, str] = {
+    "memories": "memories.timestamp",
+    "episodes": "coalesce(nullif(episodes.start_time, ''), episodes.created_at)",
+    "profiles": "profiles.updated_at",
+}
+KNOWN: Mapping[str, str] = {
+    "memories": "memories.created_at",
+    "episodes": "episodes.created_at",
+    "profiles": "profiles.updated_at",
+}
 
 
 def where(scope: Scope, table: str, *, has_channel: bool = True, has_source: bool = False) -> tuple[str, list[str]]:
@@ -22,6 +36,11 @@ def where(scope: Scope, table: str, *, has_channel: bool = True, has_source: boo
     if scope.source and has_source:
         conditions.append(f"substr({table}.source_id, 1, ?) = ?")
         values += [len(scope.source), scope.source]  # type: ignore[list-item]
+    times = ((f"{SAID[table]} >= ?", scope.since), (f"{SAID[table]} < ?", scope.until))
+    for condition, instant in (*times, (f"{KNOWN[table]} <= ?", scope.known_by)):
+        if instant:
+            conditions.append(condition)
+            values.append(instant)
     return " AND ".join(conditions) or "1", values
 
 

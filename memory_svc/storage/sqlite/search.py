@@ -7,13 +7,14 @@ import apsw
 import numpy as np
 
 from memory_svc.domain.memory import Kind, Ref, Row
-from memory_svc.domain.recall.fusion import Evidence, Flags, Hits
+from memory_svc.domain.recall.fusion import Evidence, Flags, Hits, coverage
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import term
 from memory_svc.storage.interface import Candidates, Query
-from memory_svc.storage.sqlite import bm25, episodes, memories, phrases, words
+from memory_svc.storage.sqlite import bm25, calibrations, episodes, memories, phrases, words
 from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import Readers, numbers
+from memory_svc.storage.sqlite.scope import SAID
 from memory_svc.storage.sqlite.vectors import Resident
 from memory_svc.storage.sqlite.words import Asked, Found
 
@@ -35,10 +36,11 @@ READ: Mapping[Kind, tuple[str, Callable[[Sequence[Any]], Row]]] = {
 
 INSTANTS: Mapping[Kind, str] = {
     Kind.MEMORY: (
-        "SELECT memories.id, timestamp FROM json_each(?) AS asked CROSS JOIN memories ON memories.id = asked.value"
+        f"SELECT memories.id, {SAID['memories']} FROM json_each(?) AS asked"
+        " CROSS JOIN memories ON memories.id = asked.value"
     ),
     Kind.EPISODE: (
-        "SELECT episodes.id, coalesce(nullif(start_time, ''), created_at) FROM json_each(?) AS asked"
+        f"SELECT episodes.id, {SAID['episodes']} FROM json_each(?) AS asked"
         " CROSS JOIN episodes ON episodes.id = asked.value"
     ),
 }
@@ -72,7 +74,7 @@ class Search:
         evidence = Evidence(
             documents=documents,
             cosines=self._cosines(connection, query, documents, near),
-            **_word_columns(documents, (memory_words, episode_words)),
+            **_word_columns(documents, (memory_words, _beside(memory_words, episode_words, tells))),
             pieces=_column(documents, pieces),
             dated=_dated(connection, documents, query.times),
             quoted=_column(documents, quoted) == 1.0,
@@ -86,6 +88,7 @@ class Search:
             episodes=_best(episode_words, episode_words.fields, query.depth),
             evidence=evidence,
             tells=tells,
+            threshold=calibrations.threshold(connection, scope.agent, query.vector),
             rows=lambda refs: rows(connection, refs),
         )
 
@@ -95,7 +98,7 @@ class Search:
         if query.vector:
             known = dict(near)
             others = [document for document in documents.tolist() if document not in known]
-            known |= self._resident.cosines(connection, query.vector, others)
+            known |= self._resident.cosines(connection, query.vector, others) if others else {}
             cosines[np.searchsorted(documents, list(known))] = list(known.values())
         return cosines
 
@@ -140,6 +143,17 @@ def _quoted(connection: apsw.Connection, scope: Scope, query: Query) -> Hits:
 def _best(found: Found, scores: Floats, depth: int) -> Hits:
     top = bm25.best(scores, depth)
     return list(zip(found.documents[top].tolist(), scores[top].tolist(), strict=True))
+
+
+def _beside(memories_found: Found, found: Found, tells: Mapping[str, float]) -> Found:
+    """Episodes on the scale of memories: the best episode may hold far less of the query than the best memory."""
+    if not len(found.documents) or not len(memories_found.documents):
+        return found
+    best, of_memories = (
+        float(coverage(each.held, list(tells.values()))[each.fields.argmax()]) for each in (found, memories_found)
+    )
+    share = min(best / of_memories, 1.0) if of_memories else 1.0
+    return found._replace(fields=found.fields * share, windows=found.windows * share)
 
 
 def _word_columns(documents: Integers, found: Iterable[Found]) -> dict[str, Any]:

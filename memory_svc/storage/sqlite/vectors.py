@@ -3,6 +3,7 @@
 The resident copy is append-only with a birth and a death number a row, so that a reader sees exactly its snapshot.
 """
 
+import datetime as dt
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -19,18 +20,22 @@ from memory_svc.storage.interface import RowVector, Waiting
 from memory_svc.storage.nearest import Matrix
 from memory_svc.storage.sqlite import episodes, memories
 from memory_svc.storage.sqlite.connection import Readers, Writer
+from memory_svc.storage.sqlite.scope import KNOWN, SAID
 
 ALIVE = np.iinfo(np.int64).max
 NEXT_NUMBER = "(SELECT coalesce(max(number), 0) + 1 FROM vectors)"
 FOLLOWED = (
-    "SELECT v.number, v.document, v.fingerprint, v.vector, coalesce(m.agent, e.agent),"
-    " coalesce(m.project, e.project), coalesce(m.channel, e.channel), coalesce(m.source_id, '')"
+    "SELECT v.number, v.document, v.fingerprint, v.vector, coalesce(memories.agent, episodes.agent),"
+    " coalesce(memories.project, episodes.project), coalesce(memories.channel, episodes.channel),"
+    " coalesce(memories.source_id, ''),"
+    f" coalesce({SAID['memories']}, {SAID['episodes']}), coalesce({KNOWN['memories']}, {KNOWN['episodes']})"
     " FROM vectors v"
-    " LEFT JOIN memories m ON v.document & 15 = 0 AND m.id = v.document >> 4"
-    " LEFT JOIN episodes e ON v.document & 15 = 1 AND e.id = v.document >> 4"
+    " LEFT JOIN memories ON v.document & 15 = 0 AND memories.id = v.document >> 4"
+    " LEFT JOIN episodes ON v.document & 15 = 1 AND episodes.id = v.document >> 4"
 )
 CHANGES_KEPT = 4096
 ROW_START = 1024
+EPOCH, MICROSECOND = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.timedelta(microseconds=1)
 
 
 def put(connection: apsw.Connection, document: int, revision: int, vector: Vector | None) -> None:
@@ -152,6 +157,7 @@ class Resident:
         self._matrix = Matrix(dimensions)
         self._documents, self._born, self._died = (np.zeros(ROW_START, dtype=np.int64) for _ in range(3))
         self._axes: NDArray[np.int32] = np.zeros((4, ROW_START), dtype=np.int32)
+        self._instants: NDArray[np.int64] = np.zeros((2, ROW_START), dtype=np.int64)
 
     def _follow(self, connection: apsw.Connection, fingerprint: str, dimensions: int) -> int:
         if (fingerprint, dimensions) != (self._fingerprint, self._dimensions) or self._dead > self._count // 4 + 1024:
@@ -183,6 +189,8 @@ class Resident:
         project: str | None,
         channel: str | None,
         source: str,
+        said: str,
+        known: str,
     ) -> None:
         self._changes.append((number, document))
         slot = self._slots.pop(document, None)
@@ -197,6 +205,7 @@ class Resident:
         self._matrix.add(np.frombuffer(values, dtype="<f4"))
         self._documents[at], self._born[at], self._died[at] = document, number, ALIVE
         self._axes[:, at] = [self._name(text) for text in (agent, project or "", channel or "", source)]
+        self._instants[:, at] = microseconds(said), microseconds(known)
         self._slots[document] = at
         self._count += 1
 
@@ -208,6 +217,7 @@ class Resident:
             for column in (self._documents, self._born, self._died)
         )
         self._axes = np.concatenate([self._axes, np.zeros_like(self._axes)], axis=1)
+        self._instants = np.concatenate([self._instants, np.zeros_like(self._instants)], axis=1)
 
     def _name(self, text: str) -> int:
         return self._names.setdefault(text, len(self._names))
@@ -228,12 +238,27 @@ class Resident:
             seen &= agents == self._names.get(scope.agent, -1)
         for column, names in ((projects, scope.projects()), (channels, scope.channels())):
             if names is not None:
-                seen &= np.isin(column, [self._names.get(name, -1) for name in names])
+                seen &= np.logical_or.reduce([column == self._names.get(name, -1) for name in names])
         if scope.source:
             numbers = [number for name, number in self._names.items() if name.startswith(scope.source)]
             is_episode = self._documents[upto] & 15 == Kind.EPISODE.code
             seen &= np.where(is_episode, scope.shows_episodes(), np.isin(sources, numbers))
+        said, known = self._instants[:, upto]
+        if scope.since:
+            seen &= said >= microseconds(scope.since)
+        if scope.until:
+            seen &= said < microseconds(scope.until)
+        if scope.known_by:
+            seen &= known <= microseconds(scope.known_by)
         return np.flatnonzero(seen)
+
+
+def microseconds(instant: str) -> int:
+    """How many since 1970, of an instant in UTC, to compare as the texts do; what is none stands before all."""
+    try:
+        return (dt.datetime.fromisoformat(instant) - EPOCH) // MICROSECOND
+    except (ValueError, TypeError):
+        return -ALIVE
 
 
 def _waiting(connection: apsw.Connection, fingerprint: str, limit: int) -> list[Waiting]:

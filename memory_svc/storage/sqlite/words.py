@@ -185,11 +185,15 @@ class Arm:
         beside = [
             np.where(away != 0, self.ids + away, NOBODY)
             for away in (self._own[side].astype(np.int64) for side in ("before", "after"))
+            if away.any()
         ]
-        near = np.concatenate([self.ids, *beside])
-        ids = bm25.distinct(near[near != NOBODY])
-        norms = bm25.window_norms(self._cells.of(ids)["window"].astype(np.int64), self._corpus.window_mean)
-        places = np.stack([_places_or_end(ids, each) for each in (self.ids, *beside)])[:, self._places]
+        ids, cells, places = self.ids, self._own, self._places[np.newaxis]
+        if beside:
+            near = np.concatenate([self.ids, *beside])
+            ids = bm25.distinct(near[near != NOBODY])
+            cells = self._cells.of(ids)
+            places = np.stack([_places_or_end(ids, each) for each in (self.ids, *beside)])[:, self._places]
+        norms = bm25.window_norms(cells["window"].astype(np.int64), self._corpus.window_mean)
         return ids, bm25.window_scores(self._postings, places, norms, len(self.words), self._corpus.rows)
 
 

@@ -23,7 +23,7 @@ def contents(answer: dict) -> list[str]:
 
 async def test_the_last_message_is_the_best_match(house: House) -> None:
     await stored(house, *FACTS)
-    answer = await house.call("recall", agent_id="a", query="what is the database called")
+    answer = await house.call("recall", agent_id="a", query="what is the database called", trace=True)
     assert answer["messages"][-1]["content"] == FACTS[2]
     scores = [row["match_reason"]["score"] for row in answer["messages"]]
     assert scores == sorted(scores)
@@ -35,7 +35,7 @@ async def test_a_row_has_the_fields_of_the_contract(house: House) -> None:
         agent_id="a",
         message={"id": "m1", "content": "apples", "source": {"type": "User", "id": "u"}, "timestamp": "2026-01-01"},
     )
-    row = (await house.call("recall", agent_id="a", query="apples"))["messages"][-1]
+    row = (await house.call("recall", agent_id="a", query="apples", trace=True))["messages"][-1]
     reason = row.pop("match_reason")
     assert row == {
         "content": "apples",
@@ -54,7 +54,7 @@ async def test_a_row_has_the_fields_of_the_contract(house: House) -> None:
 
 async def test_a_row_found_by_words_alone_says_so(plain_house: House) -> None:
     await stored(plain_house, *FACTS)
-    row = (await plain_house.call("recall", agent_id="a", query="apples"))["messages"][-1]
+    row = (await plain_house.call("recall", agent_id="a", query="apples", trace=True))["messages"][-1]
     assert row["match_reason"] == {"signal": "weighted", "score": 0.75, "arms": ["words", "windows"]}
 
 
@@ -66,7 +66,7 @@ async def test_an_episode_is_marked_and_carries_its_beginning(house: House) -> N
         keywords="postgres",
         history=[{"timestamp": "2026-01-02T00:00:00Z"}, {"timestamp": "2026-01-01T09:00:00+09:00"}, {"timestamp": 5}],
     )
-    row = (await house.call("recall", agent_id="a", query="postgres"))["messages"][-1]
+    row = (await house.call("recall", agent_id="a", query="postgres", trace=True))["messages"][-1]
     assert row["content"] == "[Episode] We chose harbour as the database"
     assert (row["ref"], row["source"]) == ("ep:1", {"System": "episode"})
     assert row["timestamp"] == "2026-01-01T00:00:00+00:00"
@@ -243,17 +243,17 @@ async def test_what_is_stored_without_vectors_gets_them_later(house: House) -> N
     await house.worker.run_once()
     assert house.gauge("memory_rows_waiting_for_vectors") == 0
     assert house.gauge("memory_embedding_degraded") == 0
-    rows = (await house.call("recall", agent_id="a", query="pears are ripe"))["messages"]
+    rows = (await house.call("recall", agent_id="a", query="pears are ripe", trace=True))["messages"]
     assert all("vectors" in row["match_reason"]["arms"] for row in rows)
 
 
 async def test_vectors_of_another_model_are_never_compared_and_are_made_anew(house: House) -> None:
     await stored(house, *FACTS)
     house.server.fingerprint = "1:other"
-    row = (await house.call("recall", agent_id="a", query="apples"))["messages"][-1]
+    row = (await house.call("recall", agent_id="a", query="apples", trace=True))["messages"][-1]
     assert row["match_reason"]["arms"] == ["words", "windows"]
     await house.worker.run_once()
-    row = (await house.call("recall", agent_id="a", query="apples"))["messages"][-1]
+    row = (await house.call("recall", agent_id="a", query="apples", trace=True))["messages"][-1]
     assert row["match_reason"]["arms"] == ["vectors", "words", "windows"]
 
 
@@ -264,7 +264,7 @@ async def test_a_row_of_which_no_vector_can_be_made_holds_back_no_other(house: H
     await house.worker.run_once()
     assert await house.storage.derived.waiting_count("1:fake") == 0
     house.server.unreadable = "\0"
-    answer = await house.call("recall", agent_id="a", query="poison")
+    answer = await house.call("recall", agent_id="a", query="poison", trace=True)
     assert [row["ref"] for row in answer["messages"] if "cosine" not in row["match_reason"]] == ["mem:1"]
     assert len(answer["messages"]) == 4
 
@@ -289,10 +289,10 @@ async def test_only_so_much_of_a_query_is_looked_for_and_that_is_told(house: Hou
 async def test_a_new_vector_is_made_for_every_row_when_all_are_forgotten(house: House) -> None:
     await stored(house, *FACTS)
     assert await house.storage.derived.forget_vectors() == 3
-    answer = await house.call("recall", agent_id="a", query="apples")
+    answer = await house.call("recall", agent_id="a", query="apples", trace=True)
     assert answer["messages"][-1]["match_reason"]["arms"] == ["words", "windows"]
     await house.worker.run_once()
-    answer = await house.call("recall", agent_id="a", query="apples")
+    answer = await house.call("recall", agent_id="a", query="apples", trace=True)
     assert answer["messages"][-1]["match_reason"]["arms"] == ["vectors", "words", "windows"]
 
 

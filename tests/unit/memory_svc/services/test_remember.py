@@ -202,11 +202,11 @@ async def test_an_updated_memory_has_the_new_text_and_vector_and_keeps_the_rest(
     await house.call("store", agent_id="a", message={"id": "m1", "content": "red apples", "metadata": {"k": 1}})
     updated = await house.call("update_memory", memory_id=1, content="  green pears ")
     assert (updated["updated_id"], updated["receipt"]["vector"]) == (1, "done")
-    found = await house.call("recall", agent_id="a", query="green pears")
+    found = await house.call("recall", agent_id="a", query="green pears", trace=True)
     assert found["messages"][-1]["content"] == "green pears"
     assert found["messages"][-1]["id"] == "m1"
     assert found["messages"][-1]["match_reason"]["cosine"] == pytest.approx(1.0)
-    words = await house.call("recall", agent_id="a", query="apples")
+    words = await house.call("recall", agent_id="a", query="apples", trace=True)
     assert "words" not in words["messages"][-1]["match_reason"]["arms"]
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.conftest import House
+from tests.support.queries import NFD_DATABASE, ODD_QUERIES, SCRIPTS
 
 BUG = "bug-183 and CVE-2024-3094"
-NFD_DATABASE = "\u30c6\u3099\u30fc\u30bf\u30d8\u3099\u30fc\u30b9 in NFD"
 
 
 async def found(house: House, stored: list[str], query: str) -> list[str]:
@@ -22,70 +22,18 @@ async def test_an_identifier_finds_its_row_first(plain_house: House, query: str)
     assert (await found(plain_house, [*others, BUG], query))[0] == BUG
 
 
-@pytest.mark.parametrize(
-    ("stored", "query"),
-    [
-        ("the deploy plan is blue green", "what's the deploy plan?"),
-        ("a plan (draft) for the move", "plan (draft)"),
-        ("they say hi to all", 'say "hi'),
-        ("the parser is in C++", "C++"),
-        ("the client is in C#", "C#"),
-        ("rust is memory:safe", "memory:safe"),
-        ("foo is a placeholder", "foo AND"),
-        ("near the sea", "NEAR("),
-        ("foo starts it", "^foo"),
-        ("x:foo is a column", "{x}:foo"),
-        ("foo bar", 'foo" OR "bar'),
-        ("foo bar", "foo* -bar"),
-        ("foo bar", "content:foo"),
-        ("it costs €5", "€5"),
-        ("shipped 🎉", "🎉"),
-        ("call parseConfig first", "parseConfig"),
-        ("call parseConfig first", "config"),
-        ("see src/app/main.py there", "main.py"),
-        ("see src/app/main.py there", "src/app/main.py"),
-        ("needs v1.2.3 or later", "v1.2.3"),
-        ("set max_retry_count to 5", "max_retry_count"),
-        ("set max_retry_count to 5", "retry"),
-        ("deploy uses blue green", "green deploy"),
-        ("the cafe\u0301 is open", "cafe"),
-        ("the café is open", "CAFÉ"),
-    ],
-)
+@pytest.mark.parametrize(("stored", "query"), ODD_QUERIES)
 async def test_no_query_is_an_error_or_silently_empty(plain_house: House, stored: str, query: str) -> None:
     assert (await found(plain_house, ["something else altogether", stored], query))[0] == stored
 
 
-@pytest.mark.parametrize(
-    ("stored", "query"),
-    [
-        ("今日は東京で会議をした", "会議"),
-        ("今日は東京で会議をした", "東"),
-        ("今日は東京で会議をした", "た"),
-        ("这只股票要止损", "止损"),
-        ("山上有雾凇", "雾凇"),
-        ("报销流程说明文档", "公司的报销流程是什么"),
-        ("デプロイの手順はこの文書にある", "デプロイ手順を教えて"),
-        ("배포 절차는 문서에 있다", "배포 절차를 알려줘"),
-        ("ขั้นตอนการติดตั้งอยู่ในเอกสาร", "การติดตั้ง"),
-        (NFD_DATABASE, "データベース"),
-        ("ﾃﾞｰﾀﾍﾞｰｽ移行", "データベース"),
-        ("Ｃｌｏｕｄｆｌａｒｅ設定", "Cloudflare"),
-        ("ｶﾀｶﾅ", "カタカナ"),
-        ("来週の会議は予定どおり", "会議 予定"),
-        ("佐々木さんと代々木で打合せ", "佐々木 会議"),
-        ("佐々木さんと代々木で打合せ", "代々木 checklist"),
-        ("一ヶ月の〆切", "〆切"),
-        ("𠮷野家で会う", "𠮷野家"),
-        ("Москва слезам не верит", "МОСКВА"),
-    ],
-)
+@pytest.mark.parametrize(("stored", "query"), SCRIPTS)
 async def test_every_script_finds_its_row_and_the_answer_names_the_arm(
     plain_house: House, stored: str, query: str
 ) -> None:
     await plain_house.call("store", agent_id="a", content="unrelated text about gardens")
     assert (await found(plain_house, [stored], query))[0] == stored
-    answer = await plain_house.call("recall", agent_id="a", query=query)
+    answer = await plain_house.call("recall", agent_id="a", query=query, trace=True)
     assert answer["messages"][-1]["match_reason"]["arms"] == ["words", "windows"]
 
 

@@ -88,7 +88,7 @@ async def test_a_model_change_goes_on_after_a_restart_and_recall_says_how_far_it
     assert answer["channels"]["waiting"] == 40
     await last.call("store", agent_id="a", content="written meanwhile")
     await last.worker.run_once()
-    answer = await last.call("recall", agent_id="a", query="fact 7", limit=100)
+    answer = await last.call("recall", agent_id="a", query="fact 7", limit=100, trace=True)
     assert "waiting" not in answer["channels"]
     assert all("vectors" in row["match_reason"]["arms"] for row in answer["messages"])
     await later.embedder.close()
