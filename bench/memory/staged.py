@@ -22,7 +22,7 @@ from memory_svc.__main__ import main
 from memory_svc.embedding import Embedder
 from memory_svc.services import operation
 from memory_svc.services.memory import recall
-from memory_svc.storage.sqlite import search, words
+from memory_svc.storage.sqlite import phrases, search, words
 from memory_svc.storage.sqlite.vectors import Resident
 from memory_svc.transports import rest
 
@@ -88,10 +88,14 @@ def put_in(stopwatch: Stopwatch) -> None:
         ("convert", rest, "arguments_in"),
         ("convert", rest, "fitted"),
         ("convert", operation, "read"),
-        ("words arm", words, "ranked"),
+        ("words arm", words, "windowed"),
+        ("words arm", phrases, "substrings"),
+        ("words arm", phrases, "phrased"),
         ("vectors arm", Resident, "nearest"),
+        ("vectors arm", Resident, "cosines"),
         ("rows", search, "rows"),
         ("snapshot", search.Search, "_candidates"),
+        ("fuse", recall, "_verdict"),
         ("fuse", recall, "_kept"),
         ("fuse", recall, "_answer"),
     ]
