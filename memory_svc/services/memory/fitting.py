@@ -51,14 +51,15 @@ def within(rows: Sequence[Shown], budget: Budget, tells: Mapping[str, float] | N
     tells: what each word of the query tells, by which an excerpt stands beside what is cut; None = nothing was asked.
     """
     asked = None if tells is None else Asked(tells)
-    forms: list[list[_Form]] = []
+    told: list[tuple[Shown, bool]] = []
     for row, is_whole in zip(rows, _whole([len(row.content) for row in rows], budget), strict=True):
         is_cut = 0 < budget.preview_chars < len(row.content) and (not is_whole or budget.tokens_max > 0)
-        told = _with_excerpt(row, budget.preview_chars, asked) if asked and is_cut else row
-        forms.append(list(_forms(told, is_whole, budget.preview_chars)))
-    largest = [each[-1].row for each in forms]
+        told.append((_with_excerpt(row, budget.preview_chars, asked) if asked and is_cut else row, is_whole))
+    largest = [_largest(row, is_whole, budget.preview_chars) for row, is_whole in told]
     spent = budget.full_content and any(row.content_truncated is True for row in largest)
-    kept = _fitted(forms, budget.tokens_max) if budget.tokens_max else largest
+    kept = largest
+    if budget.tokens_max:
+        kept = _fitted([list(_forms(*each, budget.preview_chars)) for each in told], budget.tokens_max)
     return Answered(kept, list(rows[len(kept) :]), spent)
 
 
@@ -76,6 +77,11 @@ def _whole(lengths: Sequence[int], budget: Budget) -> Iterator[bool]:
         yield fits
 
 
+def _largest(row: Shown, is_whole: bool, chars: int) -> Shown:
+    """The most that may be given of a row."""
+    return without_excerpt(row) if is_whole or not chars or len(row.content) <= chars else cut(row, chars)
+
+
 def _forms(row: Shown, is_whole: bool, chars: int) -> Iterator[_Form]:
     """What may be given of a row, from the least to the largest."""
     is_short = not chars or len(row.content) <= chars
@@ -87,7 +93,7 @@ def _forms(row: Shown, is_whole: bool, chars: int) -> Iterator[_Form]:
     if not is_short:
         yield _form(LONGER, cut(row, chars))
     if is_short or is_whole:
-        yield _form(LONGER if is_short else WHOLE, without_excerpt(row))
+        yield _form(LONGER if is_short else WHOLE, _largest(row, is_whole, chars))
 
 
 def _fitted(rows: Sequence[Sequence[_Form]], tokens: int) -> list[Shown]:
