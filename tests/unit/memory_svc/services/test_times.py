@@ -13,7 +13,6 @@ from memory_svc.services.operation import Call
 from tests.conftest import House
 
 HOSTS = ["Asia/Tokyo", "UTC", "America/Los_Angeles"]
-TOKYO = Call(zone=zone_of("Asia/Tokyo"))
 YESTERDAY = {"ago": {"unit": "days", "value": 1}, "confidence": "sure"}
 
 
@@ -27,15 +26,22 @@ def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     time.tzset()
 
 
-async def store(house: House, content: str, timestamp: str, call: Call = TOKYO) -> None:
+def tokyo() -> Call:
+    """A call from Tokyo that begins now."""
+    return Call(zone=zone_of("Asia/Tokyo"))
+
+
+async def store(house: House, content: str, timestamp: str, call: Call | None = None) -> None:
     """Store something that agent a said then."""
-    answer = await house.call("store", call, agent_id="a", message={"content": content, "timestamp": timestamp})
+    answer = await house.call(
+        "store", call or tokyo(), agent_id="a", message={"content": content, "timestamp": timestamp}
+    )
     assert answer["result"] == "stored"
 
 
-async def recall(house: House, query: str, call: Call = TOKYO, **arguments: Any) -> list[str]:
+async def recall(house: House, query: str, call: Call | None = None, **arguments: Any) -> list[str]:
     """What is found, best first."""
-    answer = await house.call("recall", call, agent_id="a", query=query, **arguments)
+    answer = await house.call("recall", call or tokyo(), agent_id="a", query=query, **arguments)
     return [row["content"] for row in reversed(answer["messages"])]
 
 
@@ -65,7 +71,7 @@ async def test_half_past_eight_in_tokyo_is_today_there(house: House, host: str, 
 
 async def test_a_time_is_echoed_in_utc_as_it_was_read_and_only_where_one_was_given(house: House, host: str) -> None:
     cue = {"after": "2026-03-01T08:30", "before": "2026-03-01", "confidence": "likely"}
-    answer = await house.call("recall", TOKYO, agent_id="a", query="x", time_cue=cue, as_of="2026-03-01T08:30")
+    answer = await house.call("recall", tokyo(), agent_id="a", query="x", time_cue=cue, as_of="2026-03-01T08:30")
     assert answer["time_cue"] == {
         "confidence": "likely",
         "after": "2026-02-28T23:30:00+00:00",
@@ -73,7 +79,7 @@ async def test_a_time_is_echoed_in_utc_as_it_was_read_and_only_where_one_was_giv
     }
     assert answer["as_of"] == "2026-02-28T23:30:00+00:00"
     open_ended = {"before": "2026-03-01", "confidence": "sure"}
-    answer = await house.call("recall", TOKYO, agent_id="a", query="", time_cue=open_ended)
+    answer = await house.call("recall", tokyo(), agent_id="a", query="", time_cue=open_ended)
     assert answer["time_cue"] == {"confidence": "sure", "before": "2026-03-01T15:00:00+00:00"}
     assert not {"time_cue", "as_of"} & set(await house.call("recall", agent_id="a", query="x", time_cue=None))
 
@@ -111,8 +117,8 @@ async def test_a_cue_that_is_not_sure_lifts_and_hides_nothing(plain_house: House
 async def test_an_episode_is_from_when_it_began_or_else_from_when_it_was_stored(house: House) -> None:
     house.clock.now = dt.datetime.fromisoformat("2026-03-01T00:00:00+00:00")
     history = [{"timestamp": "2026-01-05T09:00"}]
-    await house.call("archive_episode", TOKYO, agent_id="a", summary="harbour, with a history", history=history)
-    await house.call("archive_episode", TOKYO, agent_id="a", summary="harbour, without one")
+    await house.call("archive_episode", tokyo(), agent_id="a", summary="harbour, with a history", history=history)
+    await house.call("archive_episode", tokyo(), agent_id="a", summary="harbour, without one")
     january = {"after": "2026-01-01", "before": "2026-01-31", "confidence": "sure"}
     march = {"after": "2026-03-01", "confidence": "sure"}
     for cue, expected in ((january, "with a history"), (march, "without one")):
@@ -125,7 +131,7 @@ async def test_recall_with_context_takes_the_same_times_and_keeps_what_was_said(
     await store(house, "the harbour closed", "2026-02-10")
     answer = await house.call(
         "recall_with_context",
-        TOKYO,
+        tokyo(),
         agent_id="a",
         query="harbour",
         external_context=[{"role": "user", "content": "and the harbour?", "timestamp": "2026-02-20"}],
