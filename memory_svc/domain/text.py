@@ -40,6 +40,7 @@ TOKEN = re.compile(
 )
 # The same for a text of ASCII alone, in which there is nothing else: three times as fast.
 ASCII_WORD = re.compile(r"\w+(?:[-_.:/@\\'#&+]+\w+)*[+#]*", re.ASCII)
+UNSPACED_HEAD = re.compile(f"[{UNSPACED}]")
 PART = re.compile(rf"(?:[^\W_][{MARKS}]*)+")
 CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 WORD_CHARS_MAX = 256
@@ -137,9 +138,14 @@ def atoms(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def is_unspaced(word: str) -> bool:
+    """Whether a word is a pair of characters of an unspaced script, or one of them alone."""
+    return not word.isascii() and UNSPACED_HEAD.match(word) is not None
+
+
 def is_single_character(word: str) -> bool:
     """Whether a word is one character of an unspaced script, which is then looked for as the head of a pair."""
-    return len(word) == 1 and re.match(f"[{UNSPACED}]", word) is not None
+    return len(word) == 1 and is_unspaced(word)
 
 
 def preview(text: str, chars: int) -> str:

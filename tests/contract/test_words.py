@@ -173,6 +173,15 @@ async def test_words_are_counted_in_the_rows_of_the_agent_alone(storage: Storage
     assert (counts, rows) == ((7, 7, 0), 8)
 
 
+async def test_a_rare_pair_of_characters_tells_more_than_many_that_join_words(storage: Storage, reader: Reader) -> None:
+    asked = [said(f"どこで何をしましたか {number}") for number in range(10)]
+    others = [said(f"散歩 {number}") for number in range(10, 19)]
+    await store(storage, *asked, *others, said("予算表"))
+    assert reader.by_field("予算はどこでしましたか")[0] == 20
+    windows = reader.by_window("予算はどこでしましたか")
+    assert max(windows, key=lambda id: windows[id]) == 20
+
+
 async def test_a_row_that_another_arm_has_found_comes_with_its_scores(storage: Storage, reader: Reader) -> None:
     await store(storage, *(said(f"needle and so on {number}", 100 * number) for number in range(30)))
     asked = Asked(["needle"], 2, (Ref(Kind.MEMORY, 25).document, Ref(Kind.MEMORY, 999).document))

@@ -5,6 +5,7 @@ a term before it saturates). The idf is the one that never falls below zero, log
 """
 
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,16 @@ def idf(frequencies: Integers | int, rows: int) -> Floats:
     return np.log1p((rows - frequencies + 0.5) / (frequencies + 0.5))
 
 
+def weights(frequencies: Integers, rows: int, pairs: Sequence[bool]) -> Floats:
+    """What each term counts: its idf, and of a pair of characters the square of it over the largest there is.
+
+    A pair is a piece of a word, and those of the words that join others (です, した) are in too many rows to tell
+    anything; the square does for them what a list of words to leave out does for words between blanks.
+    """
+    told = idf(frequencies, rows)
+    return np.where(pairs, told * told / idf(1, rows), told)
+
+
 def field_scores(
     postings: Postings, places: Integers, lengths: Integers, length_mean: float, weights: Floats
 ) -> Floats:
@@ -62,18 +73,18 @@ def field_scores(
     return np.bincount(places, parts, len(lengths)).astype(np.float64)
 
 
-def window_scores(postings: Postings, places: Integers, norms: Floats, terms_count: int, rows: int) -> Floats:
+def window_scores(postings: Postings, places: Integers, norms: Floats, pairs: Sequence[bool], rows: int) -> Floats:
     """The score of each window.
 
     places: where the window of each posting's row stands among the windows, which are as many as the norms; then those
-    of the rows before and after it, where there are any. Behind the end = there is none.
+    of the rows before and after it, where there are any. Behind the end = there is none. pairs: see `weights`.
     """
     count = len(norms)
     scores = np.zeros(count)
-    for inside in postings.slices(terms_count):
+    for inside, is_pair in zip(postings.slices(len(pairs)), pairs, strict=True):
         bodies = postings.bodies[inside]
         found = np.bincount(places[:, inside].ravel(), np.tile(bodies, len(places)), count + 1)[:count]
-        weight = float(idf(int(np.count_nonzero(found)), rows))
+        weight = float(weights(np.array([np.count_nonzero(found)]), rows, [is_pair])[0])
         scores += weight * (K1 + 1.0) * found / (found + norms)
     return scores
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from memory_svc.domain.memory import Kind
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import term
+from memory_svc.domain.text import is_unspaced
 from memory_svc.storage.sqlite import bm25
 from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import numbers
@@ -166,7 +167,8 @@ class Arm:
         self._places = bm25.places_in(self.ids, self._postings.ids)
         self._own = self._cells.of(self.ids)
         lengths = self._own["terms"].astype(np.int64)
-        weights = bm25.idf(self.frequencies, corpus.rows)
+        self._pairs = [is_unspaced(word) for word in self.words]
+        weights = bm25.weights(self.frequencies, corpus.rows, self._pairs)
         self.fields = bm25.field_scores(self._postings, self._places, lengths, corpus.terms_mean, weights)
 
     def held(self) -> NDArray[np.uint64]:
@@ -194,7 +196,7 @@ class Arm:
             cells = self._cells.of(ids)
             places = np.stack([_places_or_end(ids, each) for each in (self.ids, *beside)])[:, self._places]
         norms = bm25.window_norms(cells["window"].astype(np.int64), self._corpus.window_mean)
-        return ids, bm25.window_scores(self._postings, places, norms, len(self.words), self._corpus.rows)
+        return ids, bm25.window_scores(self._postings, places, norms, self._pairs, self._corpus.rows)
 
 
 def _scaled(scores: Floats, top: Integers) -> Floats:

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_svc.domain.memory import clean_content
-from memory_svc.domain.text import WORD_CHARS_MAX, fold, is_single_character, pairs, preview, query_words, words
+from memory_svc.domain.text import (
+    WORD_CHARS_MAX,
+    fold,
+    is_single_character,
+    is_unspaced,
+    pairs,
+    preview,
+    query_words,
+    words,
+)
 
 
 @pytest.mark.parametrize(
@@ -141,3 +150,8 @@ def test_a_preview_is_a_pure_prefix() -> None:
 @given(st.text(st.characters(max_codepoint=127)))
 def test_a_text_of_ascii_is_cut_as_any_other_is(text: str) -> None:
     assert words(text) == words(f"{text} é")[:-1]
+
+
+def test_a_pair_of_characters_is_unspaced_and_a_word_between_blanks_is_not() -> None:
+    assert all(map(is_unspaced, ("会議", "会", "です", "ไท", "회의")))
+    assert not any(map(is_unspaced, ("meeting", "é", "встреча", "")))
