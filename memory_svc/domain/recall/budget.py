@@ -4,7 +4,7 @@ Every row may take several forms, each larger than the one before. What an answe
 row in its least form, best first, then each in its larger ones. An answer is as much of that sequence as fits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 BYTES_A_TOKEN = 3
@@ -35,11 +35,16 @@ def tokens_in(size_bytes: int) -> int:
     return -(-size_bytes // BYTES_A_TOKEN)
 
 
+def bytes_left(sizes: Iterable[int], tokens: int) -> int:
+    """What is left of so many tokens beside rows of these sizes, each with its comma; below 0 where they do not fit."""
+    return tokens * BYTES_A_TOKEN - LIST_BYTES - sum(sizes)
+
+
 def fitted(rows: Sequence[Sequence[Size]], tokens: int) -> Fit:
     """What fits so many tokens. rows: the forms of each, best row first, from the least to the largest."""
     steps = sorted((form.turn if at else 0, row, at) for row, forms in enumerate(rows) for at, form in enumerate(forms))
     forms = [-1] * len(rows)
-    left = tokens * BYTES_A_TOKEN - LIST_BYTES
+    left = bytes_left((), tokens)
     for _, row, at in steps:
         grown = rows[row][at].size_bytes - (rows[row][at - 1].size_bytes if at else 0)
         if grown > left:

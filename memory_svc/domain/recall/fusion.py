@@ -18,6 +18,7 @@ from memory_svc.domain.memory import Ref
 Hits = Sequence[tuple[int, float]]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Integers = NDArray[np.int64]
 Held = NDArray[np.uint64]
 Mode = Literal["weighted", "rrf", "rsf", "cascade"]
 # About the standard deviation of the cosines of the model on which the weights were chosen.
@@ -46,7 +47,7 @@ class Evidence(msgspec.Struct, frozen=True):
     holds the nth word asked for.
     """
 
-    documents: NDArray[np.int64]
+    documents: Integers
     cosines: Floats
     fields: Floats
     windows: Floats
@@ -58,10 +59,11 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Scores(NamedTuple):
-    """The score of each row, by its document number."""
+    """The score of each row, by its document number. ties: what puts rows of one score in order, if anything."""
 
-    documents: NDArray[np.int64]
+    documents: Integers
     values: Floats
+    ties: Floats | None = None
 
 
 class Fused(msgspec.Struct, frozen=True):
@@ -134,7 +136,8 @@ def cascade(arms: Mapping[str, Hits]) -> Scores:
 def ordered(scores: Scores, arms: Mapping[str, Hits]) -> Iterator[Fused]:
     """These rows, best first, with the arms that found each. Made as they are asked for."""
     holding = {name: dict(hits) for name, hits in arms.items()}
-    for place in np.lexsort((scores.documents, -scores.values)):
+    ties = () if scores.ties is None else (-scores.ties,)
+    for place in np.lexsort((scores.documents, *ties, -scores.values)):
         document = int(scores.documents[place])
         found_by = tuple(name for name, found in holding.items() if document in found)
         yield Fused(Ref.of_document(document), float(scores.values[place]), found_by)

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from memory_svc.domain.recall.fusion import Evidence, coverage
+from memory_svc.domain.recall.fusion import Evidence, Floats, coverage
 from memory_svc.domain.terms import term
 
 COVERAGE_WEIGHT = 0.5
@@ -40,12 +40,20 @@ def verdict(
     if identifiers and (evidence.held & _bits_of(tells, identifiers)).any():
         return Verdict("exact")
     shares = coverage(evidence.held, list(tells.values()))
-    strengths = evidence.cosines + COVERAGE_WEIGHT * shares
-    best = float(np.fmax.reduce(strengths, initial=0.0))
+    best = _best(evidence, shares)
     if best >= threshold:
         return Verdict("passed", best, threshold)
     waits = np.isnan(evidence.cosines) & (shares >= COVERAGE_ALONE)
     return Verdict("waiting" if waits.any() else "nothing_clears", best, threshold)
+
+
+def strongest(evidence: Evidence, tells: Mapping[str, float]) -> float:
+    """The evidence of the row that has most."""
+    return _best(evidence, coverage(evidence.held, list(tells.values())))
+
+
+def _best(evidence: Evidence, shares: Floats) -> float:
+    return float(np.fmax.reduce(evidence.cosines + COVERAGE_WEIGHT * shares, initial=0.0))
 
 
 def _bits_of(tells: Mapping[str, float], identifiers: Collection[str]) -> np.uint64:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from memory_svc.domain.recall.fusion import Evidence
-from memory_svc.domain.recall.gate import Verdict, verdict
+from memory_svc.domain.recall.gate import Verdict, strongest, verdict
 from memory_svc.domain.terms import identifiers
 
 TELLS = {"deploy": 3.0, "friday": 1.0}
@@ -31,6 +31,11 @@ def test_the_best_row_speaks_for_the_answer() -> None:
     assert verdict(evidence((0.2, 0), (0.3, 1)), TELLS, 0.6, ()) == Verdict("passed", 0.675, 0.6)
     assert verdict(evidence((0.2, 0), (0.3, 2)), TELLS, 0.6, ()) == Verdict("nothing_clears", 0.425, 0.6)
     assert verdict(evidence((0.2, 0), (0.3, 2)), TELLS, 0.6, ()).silences
+
+
+def test_the_strongest_evidence_is_told_also_where_something_else_passes() -> None:
+    assert strongest(evidence((0.2, 0), (0.3, 1), (float("nan"), 3)), TELLS) == pytest.approx(0.675)
+    assert strongest(evidence(), {}) == 0.0
 
 
 def test_nothing_found_clears_nothing() -> None:
