@@ -12,7 +12,7 @@ import msgspec
 from memory_svc.domain.change import Applied, Effect, Write
 from memory_svc.domain.memory import Episode, Memory, Precision, Profile, Ref, Row, Vector
 from memory_svc.domain.recall.calibration import Calibration
-from memory_svc.domain.recall.fusion import Evidence, Hits
+from memory_svc.domain.recall.fusion import Evidence, Flags, Floats, Hits, Integers
 from memory_svc.domain.scope import Scope
 
 WATCH_SECONDS_MAX = 0.25
@@ -40,7 +40,8 @@ class Query(msgspec.Struct, frozen=True):
 
     words: distinct folded words, () = the word arms do not run. vector: of the query, None = the vector arms do not
     run. depth: rows an arm may give. pieces: what may stand inside longer words. phrases: what the query quotes.
-    times: stretches of time that the query names, half open, as ISO-8601 in UTC.
+    times: stretches of time that the query names, half open, as ISO-8601 in UTC. newest_rows: how many rows of the
+    scope, those stored last, the vector arm looks through; 0 = all.
     """
 
     words: tuple[str, ...]
@@ -49,6 +50,34 @@ class Query(msgspec.Struct, frozen=True):
     pieces: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
     times: tuple[tuple[str, str], ...] = ()
+    newest_rows: int = 0
+
+
+class Past(Protocol):
+    """What is known of candidates beside what they say; only to be asked inside the snapshot, by who has use for it.
+
+    Columns are those of the evidence. Instants are hours since 1970, NaN = none.
+    """
+
+    def boundary(self) -> float:
+        """When the newest episode of the scope ended, else began, else was stored."""
+        ...
+
+    def span_hours(self) -> float:
+        """From the oldest memory of the scope to the newest."""
+        ...
+
+    def said(self) -> Floats:
+        """When each candidate was said; an episode, when it began, else when it was stored."""
+        ...
+
+    def resolved(self) -> Flags:
+        """Which candidates are episodes that are closed."""
+        ...
+
+    def recalled(self) -> tuple[Integers, Floats]:
+        """How often each memory was recalled, and when last."""
+        ...
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -58,7 +87,8 @@ class Candidates(msgspec.Struct, frozen=True):
     neighbours. pieces: rows that hold a piece inside a longer word. phrases: rows that hold a quoted phrase. episodes:
     episodes by text score. tells: what each of the query's words tells, its idf among the agent's memories.
     threshold: what the best row's evidence must reach, None = not calibrated for this agent and the query's model.
-    rows: those of these refs that there are, as the snapshot has them; only to be asked inside it.
+    past: how old each is and how often it was recalled. rows: those of these refs that there are, as the snapshot has
+    them. Both are only to be asked inside it.
     """
 
     vectors: Hits
@@ -70,6 +100,7 @@ class Candidates(msgspec.Struct, frozen=True):
     evidence: Evidence
     tells: Mapping[str, float]
     threshold: float | None
+    past: Past
     rows: Callable[[Sequence[Ref]], Mapping[Ref, Row]]
 
 
@@ -143,6 +174,13 @@ class Profiles(Protocol):
         """The profiles in the scope, newest first."""
         ...
 
+    async def beside(self, scope: Scope, limit: int, rows_min: int) -> list[Profile]:
+        """The newest profiles in the scope that are of no user, newest first.
+
+        None where the scope has fewer than so many memories and episodes.
+        """
+        ...
+
 
 class Search(Protocol):
     """Every retriever, in one snapshot."""
@@ -200,6 +238,29 @@ class Derived(Protocol):
 
     async def set_vectors(self, vectors: Sequence[RowVector]) -> int:
         """Keep these where the row is still at that revision; how many were kept."""
+        ...
+
+
+class TimesRecalled(msgspec.Struct, frozen=True):
+    """How often a memory was recalled, and when last."""
+
+    count: int
+    last: str
+
+
+class Recalls(Protocol):
+    """How often memories were recalled. Not truth, not journaled; at most 20,000 memories are noted between flushes."""
+
+    def note(self, ids: Sequence[int], instant: str) -> None:
+        """Count each of these memories once more, in memory; `flush` or `close` writes it."""
+        ...
+
+    async def flush(self) -> int:
+        """Write what was noted; of how many memories. What cannot be written stays noted."""
+        ...
+
+    async def of(self, scope: Scope, ids: Sequence[int]) -> dict[int, TimesRecalled]:
+        """Those of these memories in the scope that were recalled, with what is noted since."""
         ...
 
 
@@ -303,6 +364,8 @@ class Storage(Protocol):
     def derived(self) -> Derived: ...
     @property
     def calibrations(self) -> Calibrations: ...
+    @property
+    def recalls(self) -> Recalls: ...
     @property
     def upkeep(self) -> Upkeep: ...
 

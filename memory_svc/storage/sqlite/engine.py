@@ -1,12 +1,13 @@
 """The SQLite engine: one file, one writer, a few readers."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from memory_svc.domain.change import Applied, Write
 from memory_svc.domain.memory import Vector
-from memory_svc.errors import Unavailable
+from memory_svc.errors import Problem, Unavailable
 from memory_svc.storage.sqlite.apply import apply
 from memory_svc.storage.sqlite.calibrations import Calibrations
 from memory_svc.storage.sqlite.connection import (
@@ -18,6 +19,7 @@ from memory_svc.storage.sqlite.connection import (
 from memory_svc.storage.sqlite.episodes import Episodes, Profiles
 from memory_svc.storage.sqlite.journal import Journal
 from memory_svc.storage.sqlite.memories import Memories
+from memory_svc.storage.sqlite.recalls import Recalls
 from memory_svc.storage.sqlite.schema import bring_up
 from memory_svc.storage.sqlite.search import Search
 from memory_svc.storage.sqlite.turn import turn
@@ -44,7 +46,8 @@ class SqliteStorage:
         self.memories = Memories(self._readers)
         self.episodes = Episodes(self._readers)
         self.profiles = Profiles(self._readers)
-        self.search = Search(self._readers, Resident())
+        self.recalls = Recalls(self._readers, self._writer)
+        self.search = Search(self._readers, Resident(), self.recalls)
         self.journal = Journal(self._readers, self._writer)
         self.derived = Derived(self._readers, self._writer)
         self.calibrations = Calibrations(self._readers, self._writer)
@@ -72,6 +75,8 @@ class SqliteStorage:
 
     async def close(self) -> None:
         """Finish what waits, checkpoint, let go of the files."""
+        with contextlib.suppress(Problem):  # a disk that takes no counts keeps no file open
+            await self.recalls.flush()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:

@@ -132,3 +132,27 @@ class Profiles:
         condition, values = where(scope, "profiles", has_channel=False)
         order = "ORDER BY updated_at DESC, id DESC"
         return await self._readers.run(lambda connection: select_profiles(connection, f"{condition} {order}", values))
+
+    async def beside(self, scope: Scope, limit: int, rows_min: int) -> list[Profile]:
+        """The newest profiles in the scope that are of no user, newest first.
+
+        None where the scope has fewer than so many memories and episodes.
+        """
+        condition, values = where(scope, "profiles", has_channel=False)
+        order = "AND user = '' ORDER BY updated_at DESC, id DESC LIMIT ?"
+
+        def read(connection: apsw.Connection) -> list[Profile]:
+            found = select_profiles(connection, f"{condition} {order}", [*values, limit])
+            return found if found and _holds(connection, scope, rows_min) else []
+
+        return await self._readers.run(read)
+
+
+def _holds(connection: apsw.Connection, scope: Scope, rows_min: int) -> bool:
+    """Whether the scope has so many memories and episodes; no more than those are counted."""
+    left = rows_min
+    for table in ("memories", "episodes"):
+        condition, values = where(scope, table, has_source=table == "memories")
+        statement = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {condition} LIMIT ?)"
+        left -= next(connection.execute(statement, [*values, max(left, 0)]))[0]
+    return left <= 0

@@ -9,7 +9,7 @@ import msgspec
 from memory_svc.domain.change import Effect
 from memory_svc.domain.memory import Kind, Ref, Row, Vector
 from memory_svc.domain.terms import embedded
-from memory_svc.storage.sqlite import calibrations, episodes, indexing, memories, vectors
+from memory_svc.storage.sqlite import calibrations, episodes, indexing, memories, recalls, vectors
 
 ID_MAX = 1 << 59
 
@@ -67,6 +67,8 @@ def _erase(connection: apsw.Connection, ref: Ref, row: Row | None) -> None:
         indexing.remove(connection, row)
     connection.execute(f"DELETE FROM {TABLES[ref.kind].name} WHERE id = ?", (ref.id,))
     vectors.remove(connection, ref.document)
+    if ref.kind is Kind.MEMORY:
+        recalls.remove(connection, ref.id)
     connection.execute("INSERT INTO state (name, value) VALUES ('erasure', 'begin') ON CONFLICT (name) DO NOTHING")
     connection.execute(
         "INSERT INTO state (name, value) SELECT 'erased meanwhile', '' FROM state WHERE name = 'erasure'"

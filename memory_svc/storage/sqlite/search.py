@@ -14,7 +14,8 @@ from memory_svc.storage.interface import Candidates, Query
 from memory_svc.storage.sqlite import bm25, calibrations, episodes, memories, phrases, words
 from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import Readers, numbers
-from memory_svc.storage.sqlite.scope import SAID
+from memory_svc.storage.sqlite.past import INSTANTS, Past
+from memory_svc.storage.sqlite.recalls import Recalls
 from memory_svc.storage.sqlite.vectors import Resident
 from memory_svc.storage.sqlite.words import Asked, Found
 
@@ -34,24 +35,13 @@ READ: Mapping[Kind, tuple[str, Callable[[Sequence[Any]], Row]]] = {
 }
 
 
-INSTANTS: Mapping[Kind, str] = {
-    Kind.MEMORY: (
-        f"SELECT memories.id, {SAID['memories']} FROM json_each(?) AS asked"
-        " CROSS JOIN memories ON memories.id = asked.value"
-    ),
-    Kind.EPISODE: (
-        f"SELECT episodes.id, {SAID['episodes']} FROM json_each(?) AS asked"
-        " CROSS JOIN episodes ON episodes.id = asked.value"
-    ),
-}
-
-
 class Search:
     """Every retriever, in one snapshot."""
 
-    def __init__(self, readers: Readers, resident: Resident) -> None:
+    def __init__(self, readers: Readers, resident: Resident, recalls: Recalls) -> None:
         self._readers = readers
         self._resident = resident
+        self._recalls = recalls
 
     async def candidates(self, scope: Scope, query: Query, read: Callable[[Candidates], T]) -> T:
         """What `read` makes of each arm's best rows within the scope; the scope acts before the ranking.
@@ -61,7 +51,7 @@ class Search:
         return await self._readers.run(lambda connection: read(self._candidates(connection, scope, query)))
 
     def _candidates(self, connection: apsw.Connection, scope: Scope, query: Query) -> Candidates:
-        near = self._resident.nearest(connection, scope, query.vector, query.depth) if query.vector else []
+        near = self._near(connection, scope, query)
         quoted = _quoted(connection, scope, query)
         also = [document for hits in (near, quoted) for document, _ in hits]
         memory_words, episode_words = (_words(connection, scope, kind, query, also) for kind in SEARCHED)
@@ -89,8 +79,14 @@ class Search:
             evidence=evidence,
             tells=tells,
             threshold=calibrations.threshold(connection, scope.agent, query.vector),
+            past=Past(connection, scope, documents, self._recalls),
             rows=lambda refs: rows(connection, refs),
         )
+
+    def _near(self, connection: apsw.Connection, scope: Scope, query: Query) -> Hits:
+        if query.vector is None:
+            return []
+        return self._resident.nearest(connection, scope, query.vector, query.depth, newest=query.newest_rows)
 
     def _cosines(self, connection: apsw.Connection, query: Query, documents: Integers, near: Hits) -> Floats:
         """Of each row, NaN where it has no vector."""

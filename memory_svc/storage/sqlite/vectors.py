@@ -106,19 +106,22 @@ class Resident:
         self._lock = threading.Lock()
         self._reset("", 0)
 
-    def nearest(self, connection: apsw.Connection, scope: Scope, vector: Vector, depth: int) -> list[tuple[int, float]]:
+    def nearest(
+        self, connection: apsw.Connection, scope: Scope, vector: Vector, depth: int, *, newest: int = 0
+    ) -> list[tuple[int, float]]:
         """(document, cosine) of the nearest rows of the scope, as the connection's snapshot has them.
 
-        Ties by document. A stored vector of another length or fingerprint is never compared.
+        Ties by document. A stored vector of another length or fingerprint is never compared. newest: of the scope only
+        so many rows, those stored last; 0 = all.
         """
         query = np.frombuffer(vector.values, dtype="<f4")
         with self._lock:
             now = self._follow(connection, vector.fingerprint, len(query))
             changed = self._changed_after(now)
-            rows = self._seen(scope, now)
+            rows = self._newest(self._seen(scope, now), newest)
             view, documents = self._matrix.view(), self._documents
-        if changed is None:
-            return Resident().nearest(connection, scope, vector, depth)
+        if changed is None or (changed and newest):
+            return Resident().nearest(connection, scope, vector, depth, newest=newest)
         found = view.best(rows, documents, query, depth)
         if not changed:
             return found
@@ -251,6 +254,12 @@ class Resident:
         if scope.known_by:
             seen &= known <= microseconds(scope.known_by)
         return np.flatnonzero(seen)
+
+    def _newest(self, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+        """Of these slots those of the rows stored last, so many of them; 0 = all."""
+        if not count or len(rows) <= count:
+            return rows
+        return np.sort(rows[np.lexsort((self._documents[rows], self._instants[1, rows]))[-count:]])
 
 
 def microseconds(instant: str) -> int:
