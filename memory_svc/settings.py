@@ -100,6 +100,80 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     rrf_k: Annotated[
         int, Meta(ge=1, le=1000, description="Constant of reciprocal rank fusion: a larger one flattens the ranks.")
     ] = 60
+    vector_newest_rows: Annotated[
+        int, Meta(ge=0, description="Rows of a scope, those stored last, in which recall looks by meaning; 0 = all.")
+    ] = 0
+    episode_boundary: Annotated[
+        bool, Meta(description="Whether memories from before the end of the newest episode count less.")
+    ] = False
+    episode_boundary_rate: Annotated[
+        float, Meta(ge=0, le=1000, description="Episode boundary: how much less with each hour before it.")
+    ] = 0.01
+    episode_boundary_floor: Annotated[
+        float, Meta(ge=0, le=1, description="Episode boundary: the least that a memory keeps of its score.")
+    ] = 0.5
+    recall_counts: Annotated[
+        bool, Meta(description="Whether it is counted how often each memory is recalled, and kept when last.")
+    ] = True
+    recent_recall: Annotated[
+        bool, Meta(description="Whether memories that were recalled a moment ago count less: answers then change.")
+    ] = False
+    recent_recall_factor: Annotated[
+        float, Meta(ge=0, le=1, description="Recent recall: what a memory keeps of its score.")
+    ] = 0.7
+    recent_recall_minutes: Annotated[
+        float, Meta(gt=0, le=100_000, description="Recent recall: for how long after a recall.")
+    ] = 5.0
+    confidence: Annotated[
+        bool, Meta(description="Whether rows carry a confidence of cosine and age, and go in its order.")
+    ] = False
+    confidence_cosine_floor: Annotated[
+        float, Meta(ge=-1, le=1, description="Confidence: the cosine that counts nothing.")
+    ] = 0.2
+    confidence_cosine_ceiling: Annotated[
+        float, Meta(ge=-1, le=1, description="Confidence: the cosine that counts in full.")
+    ] = 0.75
+    confidence_decay_rate: Annotated[
+        float, Meta(ge=0, le=1000, description="Confidence: how much less with each hour of age.")
+    ] = 0.005
+    confidence_decay_floor: Annotated[float, Meta(ge=0, le=1, description="Confidence: the least that age leaves.")] = (
+        0.3
+    )
+    confidence_decay_ceiling: Annotated[
+        float, Meta(ge=0, le=1, description="Confidence: how far recalls may raise that floor.")
+    ] = 0.5
+    confidence_span_hours_min: Annotated[
+        float,
+        Meta(ge=0, le=1e9, description="Confidence: the least span of the scope's memories that is reckoned with."),
+    ] = 24.0
+    confidence_reference_hours: Annotated[
+        float, Meta(gt=0, le=1e9, description="Confidence: the span beyond which memories age the more slowly.")
+    ] = 168.0
+    confidence_resolved_factor: Annotated[
+        float, Meta(ge=0, le=1, description="Confidence: what a resolved episode keeps.")
+    ] = 0.3
+    confidence_recall_boost: Annotated[
+        float,
+        Meta(ge=0, le=1, description="Confidence: what recalls raise the floor of age by, times ln(1 + recalls)."),
+    ] = 0.02
+    confidence_recall_fade: Annotated[
+        float, Meta(ge=0, le=1000, description="Confidence: how that fades with each hour since the last recall.")
+    ] = 0.002
+    autocut: Annotated[
+        bool,
+        Meta(description="Whether an answer ends at its largest gap, where rows go by confidence or cosine alone."),
+    ] = False
+    autocut_gap: Annotated[
+        float, Meta(ge=0, le=1, description="Autocut: the least gap, as a share of the best row's score.")
+    ] = 0.15
+    autocut_rows_min: Annotated[int, Meta(ge=2, le=100, description="Autocut: answers of fewer rows stay whole.")] = 3
+    profile_rows_max: Annotated[
+        int,
+        Meta(ge=0, le=100, description="Profiles that stand behind an answer's rows where `limit` has room; 0 = none."),
+    ] = 3
+    profile_scope_rows_min: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="Memories and episodes from which on profiles stand there.")
+    ] = 50
     preview_chars: Annotated[
         int, Meta(ge=0, le=16_000, description="Characters of a content that recall shows; 0 = all of it.")
     ] = 500

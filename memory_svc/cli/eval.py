@@ -207,7 +207,7 @@ def _settings(given: Sequence[str], data_dir: str) -> Settings:
     kept = data_dir or settings.data_dir
     if not data_dir and not (Path(kept) / app.DATABASE).is_file():
         raise NotFound(f"There is no store in {kept}: set {PREFIX}DATA_DIR to where one is, or give --corpus")
-    return msgspec.structs.replace(settings, data_dir=kept, calls_per_second_max=0.0)
+    return msgspec.structs.replace(settings, data_dir=kept, calls_per_second_max=0.0, recall_counts=False)
 
 
 def _refuse_other_store(chosen: Sequence[Settings]) -> None:

@@ -229,7 +229,7 @@ async def _answer(catalogue: Catalogue, question: Question, limit: int) -> Answe
     except Problem as problem:
         raise type(problem)(f"line {question.line}: {problem.text}") from problem
     took = (time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000
-    rows = [_row(message, question.relevant) for message in reversed(answer["messages"])]
+    rows = [_row(message, question.relevant) for message in reversed(answer["messages"]) if "ref" in message]
     return Answer(
         line=question.line,
         category=question.category,
@@ -239,7 +239,7 @@ async def _answer(catalogue: Catalogue, question: Question, limit: int) -> Answe
         tokens=tokens(answer),
         wall_ms=took[0],
         cpu_ms=took[1],
-        with_vectors=answer["channels"]["vectors"] == "ran",
+        with_vectors=answer["channels"]["vectors"].startswith("ran"),
     )
 
 

@@ -50,6 +50,7 @@ class Worker:
         self.steps: dict[str, Callable[[], Awaitable[bool]]] = {
             "backfill": self.backfill,
             "calibrate": self.calibrate,
+            "recalls": self.recalls,
             "checkpoint": self.checkpoint,
             "erase": self.erase,
             "forget_keys": self.forget_keys,
@@ -108,6 +109,11 @@ class Worker:
                 await calibrated(self._storage, embedder, self._settings, each.agent)
                 self._metrics.calibrations.inc()
         return len(ready) > CALIBRATED_AT_ONCE
+
+    async def recalls(self) -> bool:
+        """Write which memories were recalled since the last round."""
+        await self._storage.recalls.flush()
+        return False
 
     async def checkpoint(self) -> bool:
         """Move the write-ahead log into the database."""

@@ -72,7 +72,7 @@ async def recall_with_context(runtime: Runtime, request: RecallWithContext) -> R
     found = await recalled(runtime, Recall(**asked, exclude_contents=[entry.content or "" for entry in said]))
     merged = [_shown(entry) for entry in said if entry.role in MERGED_ROLES and (entry.content or "").strip()]
     now, zone = runtime.clock(), runtime.call.zone
-    messages = sorted([*merged, *found.messages], key=lambda row: _moment(row.timestamp, now, zone))
+    messages = sorted([*merged, *found.messages], key=lambda row: _moment(row.timestamp or "", now, zone))
     hidden = sorted({entry.role or "(unset)" for entry in said if entry.role not in MERGED_ROLES})
     fields: dict[str, Any] = msgspec.structs.asdict(found) | {"messages": messages}
     return RecalledWithContext(**fields, context_filter_only=FilterOnly(hidden) if hidden else UNSET)

@@ -1,5 +1,6 @@
 """An answer's rows within its budgets: which are whole, which are cut and with what excerpt, which are left out."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -7,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from memory_svc.domain.recall.budget import Size, fitted
+from memory_svc.domain.recall.budget import Size, bytes_left, fitted
 from memory_svc.domain.recall.excerpt import Asked, excerpt
 from memory_svc.domain.text import preview
 from memory_svc.services.memory.shown import Shown, cut, without_excerpt
@@ -38,11 +39,15 @@ class _Form(NamedTuple):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The rows of an answer, best first, what was left out, and whether the budget of whole contents was spent."""
+    """The rows of an answer, best first, what was left out, and whether the budget of whole contents was spent.
+
+    is_shortened: for its number of tokens.
+    """
 
     rows: list[Shown]
     left_out: list[Shown]
     budget_spent: bool
+    is_shortened: bool
 
 
 def within(rows: Sequence[Shown], budget: Budget, tells: Mapping[str, float] | None = None) -> Answered:
@@ -60,7 +65,19 @@ def within(rows: Sequence[Shown], budget: Budget, tells: Mapping[str, float] | N
     kept = largest
     if budget.tokens_max:
         kept = _fitted([list(_forms(*each, budget.preview_chars)) for each in told], budget.tokens_max)
-    return Answered(kept, list(rows[len(kept) :]), spent)
+    return Answered(kept, list(rows[len(kept) :]), spent, kept != largest)
+
+
+def followed_by(answered: Answered, rows: Sequence[Shown], tokens_max: int) -> Answered:
+    """The answer with as many of these rows behind its own as there is room for; none of them is cut. 0 = any."""
+    kept = list(answered.rows)
+    room = bytes_left(map(_size_bytes, kept), tokens_max) if tokens_max else math.inf
+    for row in () if answered.is_shortened else rows:
+        room -= _size_bytes(row)
+        if room < 0:
+            break
+        kept.append(row)
+    return msgspec.structs.replace(answered, rows=kept)
 
 
 def _with_excerpt(row: Shown, chars: int, asked: Asked) -> Shown:
@@ -141,4 +158,9 @@ def _grown(row: Shown, content: str, size_bytes: int) -> Shown:
 
 
 def _form(turn: int, row: Shown) -> _Form:
-    return _Form(turn, row, len(msgspec.json.encode(row)) + 1)
+    return _Form(turn, row, _size_bytes(row))
+
+
+def _size_bytes(row: Shown) -> int:
+    """With a comma."""
+    return len(msgspec.json.encode(row)) + 1

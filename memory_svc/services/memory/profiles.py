@@ -9,6 +9,7 @@ from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.change import PutProfile
 from memory_svc.domain.memory import Profile, clean_content, utc
 from memory_svc.domain.scope import Scope
+from memory_svc.services.memory.shown import Shown, shown_profile
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 
 
@@ -59,6 +60,12 @@ async def update_profile(runtime: Runtime, request: UpdateProfile) -> ProfileUpd
 
 
 OPERATIONS = (get_profile, update_profile)
+
+
+async def beside(runtime: Runtime, scope: Scope, limit: int) -> list[Shown]:
+    """The newest profiles of the scope, as they stand behind an answer's rows; [] where the scope is small."""
+    found = await runtime.storage.profiles.beside(scope, limit, runtime.settings.profile_scope_rows_min)
+    return [shown_profile(profile) for profile in found]
 
 
 async def _profile(runtime: Runtime, agent: str) -> str:

@@ -1,18 +1,14 @@
 """Recall: the memories and episodes that speak to a query, or nothing where none does."""
 
-import math
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
-from memory_svc.domain.memory import Episode, Memory, Vector, utc
-from memory_svc.domain.recall import fusion, gate, time_cue
+from memory_svc.domain.memory import Kind, Vector, utc
+from memory_svc.domain.recall import gate, time_cue
 from memory_svc.domain.recall.exclude import Excluded
-from memory_svc.domain.recall.fusion import Fused, Mode
 from memory_svc.domain.recall.gate import Verdict
 from memory_svc.domain.recall.time_cue import ReadCue, TimeCue, Times
 from memory_svc.domain.recall.when import spans
@@ -20,10 +16,12 @@ from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import identifiers, phrases, pieces
 from memory_svc.domain.text import query_words
 from memory_svc.embedding import Advisory
-from memory_svc.services.memory.fitting import FULL_CONTENT_BUDGET_CHARS, Answered, Budget, within
-from memory_svc.services.memory.ranking import scored
-from memory_svc.services.memory.shown import MatchReason, Shown, whole
-from memory_svc.services.memory.trace import Trace, beyond_budget, explained, traced
+from memory_svc.services.memory import rows
+from memory_svc.services.memory.fitting import FULL_CONTENT_BUDGET_CHARS, Answered, Budget, followed_by, within
+from memory_svc.services.memory.profiles import beside
+from memory_svc.services.memory.ranking import Ranking, before_gap, ranked
+from memory_svc.services.memory.shown import Shown, whole
+from memory_svc.services.memory.trace import BEHIND_GAP, OVER_BUDGET, Trace, explained, left_out, traced
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Candidates, Query
@@ -68,7 +66,10 @@ class Recall(Request, frozen=True, kw_only=True):
 
 
 class Channels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which arms ran: `ran`, or `skipped` or `degraded` and why. waiting: rows that have no vector yet."""
+    """Which arms ran: `ran` (and in what, where not in all rows), or `skipped` or `degraded` and why.
+
+    waiting: rows that have no vector yet.
+    """
 
     vectors: str
     words: str
@@ -87,13 +88,16 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     """The rows, best last. `status` no_query = nothing was asked, so these are the newest memories.
 
-    gate: nothing that was found speaks to the query. query_truncated: only so many characters of the query were looked
-    for. rows_left_out: how many, for max_tokens. time_cue, as_of: how they were read, in UTC.
+    gate: nothing that was found speaks to the query. gate_fallback: where rows go by confidence, no row's evidence
+    reaches the gate's threshold, yet they hold what was asked for to the letter, or wait for vectors. query_truncated:
+    only so many characters of the query were looked for. rows_left_out: how many, for max_tokens. time_cue, as_of: how
+    they were read, in UTC.
     """
 
     messages: list[Shown]
     status: Literal["no_query"] | UnsetType = UNSET
     gate: Silence | UnsetType = UNSET
+    gate_fallback: bool | UnsetType = UNSET
     query_truncated: int | UnsetType = UNSET
     full_content_budget_chars: int | UnsetType = UNSET
     rows_left_out: int | UnsetType = UNSET
@@ -116,6 +120,15 @@ async def recall(runtime: Runtime, request: Recall) -> Recalled:
 OPERATIONS = (recall,)
 
 
+class _Found(NamedTuple):
+    """What the snapshot gave: the gate's verdict, whether rows were given though they fall short of it, and why."""
+
+    verdict: Verdict
+    is_fallback: bool
+    answered: Answered
+    trace: Trace | None
+
+
 async def recalled(runtime: Runtime, request: Recall) -> Recalled:
     """What a recall answers."""
     times = time_cue.times(request.time_cue, request.as_of, runtime.clock(), runtime.call.zone)
@@ -125,33 +138,69 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
     words = tuple(query_words(text))
     budget = Budget(request.full_content, runtime.settings.preview_chars, request.max_tokens)
     if not words:
-        rows = await runtime.storage.memories.page(scope, depth)
-        shown = _kept(((row, whole(row)) for row in rows), request)
-        return _answer(runtime, (request, times), within(shown, budget), NOT_ASKED)
+        newest = await runtime.storage.memories.page(scope, depth)
+        shown = rows.kept(((row, whole(row)) for row in newest), request.limit, request.exclude_contents)
+        answered = await _with_profiles(runtime, (request, scope), within(shown, budget))
+        return _answer(runtime, (request, times), answered, NOT_ASKED)
     with runtime.metrics.stage("embed"):
         vector = await runtime.vector(text, "query")
-    query = Query(words, vector, depth, tuple(pieces(text)), tuple(phrases(text)), times.lifted + _times(runtime, text))
+    query = Query(
+        words,
+        vector,
+        depth,
+        tuple(pieces(text)),
+        tuple(phrases(text)),
+        times.lifted + _times(runtime, text),
+        runtime.settings.vector_newest_rows,
+    )
+    now = runtime.clock()
 
-    def best_first(found: Candidates) -> tuple[Verdict, Answered, Trace | None]:
+    def best_first(found: Candidates) -> _Found:
         with runtime.metrics.stage("fuse"):
             verdict = _verdict(found, runtime.settings, request, query)
-            kept = [] if verdict.silences else _kept(_read(found, runtime.settings, request), request)
-            answered = within(kept, budget, found.tells)
+            ranking = ranked(found, runtime.settings, now, deep=request.deep)
+            kept = [] if verdict.silences else _kept(found, ranking, request)
+            end = before_gap(found, runtime.settings, ranking, rows.refs(kept))
+            answered = within(kept[:end], budget, found.tells)
+            is_fallback = runtime.settings.confidence and _falls_short(found, verdict)
             if not request.trace:
-                return verdict, answered, None
-            why = traced(found, runtime.settings, [str(row.ref) for row in kept], request.trace_refs, verdict)
-            return verdict, answered, beyond_budget(why, {row.ref for row in answered.left_out})
+                return _Found(verdict, is_fallback, answered, None)
+            why = traced(found, ranking, [str(row.ref) for row in kept], request.trace_refs, verdict)
+            why = left_out(why, {row.ref for row in kept[end:]}, BEHIND_GAP)
+            why = left_out(why, {row.ref for row in answered.left_out}, OVER_BUDGET)
+            return _Found(verdict, is_fallback, answered, why)
 
     with runtime.metrics.stage("candidates"):
-        verdict, answered, why = await runtime.storage.search.candidates(scope, query, best_first)
-    runtime.metrics.judged(verdict.outcome)
+        found = await runtime.storage.search.candidates(scope, query, best_first)
+    runtime.metrics.judged(found.verdict.outcome)
+    _count(runtime, request, found)
+    answered = await _with_profiles(runtime, (request, scope), found.answered)
     answer = _answer(runtime, (request, times), answered, _channels(runtime, scope, vector))
-    if verdict.silences:
-        silence = Silence(best=round(verdict.best, SCORE_DIGITS), threshold=verdict.threshold)
-        answer = msgspec.structs.replace(answer, gate=silence)
-    if why is None:
+    answer = msgspec.structs.replace(answer, gate=_silence(found.verdict), gate_fallback=found.is_fallback or UNSET)
+    if found.trace is None:
         return answer
-    return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, why))
+    return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, found.trace))
+
+
+def _count(runtime: Runtime, request: Recall, found: _Found) -> None:
+    """Note the memories that were found as recalled. What was let through in spite of the gate earns nothing by it."""
+    if runtime.settings.recall_counts and not request.deep and not found.is_fallback:
+        ids = [ref.id for ref in rows.refs(found.answered.rows) if ref.kind is Kind.MEMORY]
+        runtime.storage.recalls.note(ids, utc(runtime.clock()))
+
+
+async def _with_profiles(runtime: Runtime, asked: tuple[Recall, Scope], answered: Answered) -> Answered:
+    """The rows, and behind them profiles where there is room and the caller asks for no source and no stretch of time.
+
+    What found nothing stays empty, and what had to be shortened is given no more.
+    """
+    request, scope = asked
+    room = min(request.limit - len(answered.rows), runtime.settings.profile_rows_max)
+    if room <= 0 or not answered.rows or scope.source or scope.since or scope.until:
+        return answered
+    excluded = Excluded(request.exclude_contents)
+    profiles = [row for row in await beside(runtime, scope, room) if not excluded.holds(row.content)]
+    return followed_by(answered, profiles, request.max_tokens)
 
 
 def _scope(request: Recall, times: Times) -> Scope:
@@ -181,51 +230,37 @@ def _verdict(found: Candidates, settings: Settings, request: Recall, query: Quer
     return gate.verdict(found.evidence, found.tells, found.threshold, named)
 
 
+def _falls_short(found: Candidates, verdict: Verdict) -> bool:
+    """Whether what the gate has let through has less evidence than it asks for."""
+    if verdict.outcome not in ("exact", "waiting") or found.threshold is None:
+        return False
+    return gate.strongest(found.evidence, found.tells) < found.threshold
+
+
+def _silence(verdict: Verdict) -> Silence | UnsetType:
+    if not verdict.silences:
+        return UNSET
+    return Silence(best=round(verdict.best, SCORE_DIGITS), threshold=verdict.threshold)
+
+
 def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
     """The stretches of time that a query names, read in the caller's zone."""
     return tuple((utc(span.start), utc(span.end)) for span in spans(text, runtime.clock(), runtime.call.zone))
 
 
-def _read(found: Candidates, settings: Settings, request: Recall) -> Iterator[tuple[Memory | Episode, Shown]]:
-    """The rows, best first, as they are in the store and as they are shown; read by the page as they are asked for."""
-    scores, arms = scored(found, settings)
-    ranked = fusion.ordered(scores, arms if request.trace else {})
-    cosines = dict(zip(found.evidence.documents.tolist(), found.evidence.cosines.tolist(), strict=True))
-    while batch := list(islice(ranked, request.limit + len(request.exclude_contents))):
-        rows = found.rows([fused.ref for fused in batch])
-        for fused in batch:
-            row = rows.get(fused.ref)
-            if isinstance(row, Memory | Episode):
-                reason = _reason(fused, settings.recall_mode, cosines[fused.ref.document]) if request.trace else UNSET
-                yield row, msgspec.structs.replace(whole(row), match_reason=reason)
-
-
-def _reason(fused: Fused, mode: Mode, cosine: float) -> MatchReason:
-    score = round(fused.score, SCORE_DIGITS)
-    return MatchReason(
-        signal=mode,
-        score=score,
-        cosine=UNSET if math.isnan(cosine) else round(cosine, SCORE_DIGITS),
-        rrf=score if mode == "rrf" else UNSET,
-        rsf=score if mode == "rsf" else UNSET,
-        arms=list(fused.arms),
-    )
-
-
-def _kept(ranked: Iterable[tuple[Memory | Episode, Shown]], request: Recall) -> list[Shown]:
+def _kept(found: Candidates, ranking: Ranking, request: Recall) -> list[Shown]:
     """The rows the caller does not have yet, best first, at most as many as asked for."""
-    excluded = Excluded(request.exclude_contents)
-    kept = (
-        shown for row, shown in ranked if not excluded.holds(row.content if isinstance(row, Memory) else row.summary)
-    )
-    return list(islice(kept, request.limit))
+    page = request.limit + len(request.exclude_contents)
+    return rows.kept(rows.read(found, ranking, page, is_traced=request.trace), request.limit, request.exclude_contents)
 
 
 def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels:
     embedder = runtime.embedder
+    newest = runtime.settings.vector_newest_rows
+    ran = f"ran: in the {newest} rows stored last" if newest else "ran"
     without = f"degraded: {embedder.reason}"
     return Channels(
-        vectors="ran" if vector else without if embedder.enabled else f"skipped: {embedder.failure}",
+        vectors=ran if vector else without if embedder.enabled else f"skipped: {embedder.failure}",
         words="ran",
         episodes="ran" if scope.shows_episodes() else "skipped: source_id hides episodes",
         waiting=embedder.waiting,
@@ -236,7 +271,7 @@ def _answer(runtime: Runtime, asked_for: tuple[Recall, Times], answered: Answere
     request, times = asked_for
     asked = channels is not NOT_ASKED
     advisory: Advisory | UnsetType = UNSET
-    if asked and channels.vectors != "ran":
+    if asked and not channels.vectors.startswith("ran"):
         runtime.metrics.fallback_recalls.inc()
         advisory = runtime.embedder.advisory(runtime.call.principal.name)
     return Recalled(

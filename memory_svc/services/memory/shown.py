@@ -5,10 +5,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from memory_svc.domain.memory import Episode, Kind, Memory, Ref
+from memory_svc.domain.memory import Episode, Kind, Memory, Profile, Ref
 from memory_svc.domain.text import preview
 
 EPISODE_MARK = "[Episode] "
+PROFILE_MARK = "[Profile] "
 
 
 class MatchReason(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,8 +23,19 @@ class MatchReason(msgspec.Struct, frozen=True, kw_only=True):
     arms: list[str]
 
 
+class Confidence(msgspec.Struct, frozen=True, kw_only=True):
+    """How sure a row is the one that is meant, by its cosine and its age; score, 0 to 1, orders the answer."""
+
+    score: float
+    cosine: float | UnsetType = UNSET
+    age_hours: float | UnsetType = UNSET
+    resolved: bool | UnsetType = UNSET
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """One row of an answer. `content_len` is told where the content is cut; `get_contents` gives it whole.
+
+    A profile has neither ref nor timestamp.
 
     excerpt: the part beyond the cut that tells most of what the query's words tell. excerpt_basis: lexical = that part
     is given; start = none tells more than the beginning, which is the content.
@@ -32,9 +44,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     ref: str | UnsetType = UNSET
     source: dict[str, Any] | str
-    timestamp: str
+    timestamp: str | UnsetType = UNSET
     id: str | UnsetType = UNSET
     context_type: Literal["conversation"] | UnsetType = UNSET
+    confidence: Confidence | UnsetType = UNSET
     match_reason: MatchReason | UnsetType = UNSET
     content_len: int | UnsetType = UNSET
     content_truncated: bool | UnsetType = UNSET
@@ -58,6 +71,11 @@ def whole(row: Memory | Episode) -> Shown:
         timestamp=row.timestamp,
         id=row.msg_id or UNSET,
     )
+
+
+def shown_profile(profile: Profile) -> Shown:
+    """A profile as it stands behind an answer's rows: whole, with no ref and no place in time."""
+    return Shown(content=PROFILE_MARK + profile.content, source={"System": "profile"})
 
 
 def cut(row: Shown, chars: int) -> Shown:

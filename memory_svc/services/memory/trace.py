@@ -10,14 +10,14 @@ from memory_svc.domain.memory import Kind, Ref
 from memory_svc.domain.recall.fusion import Evidence, Floats, Hits, coverage, ordered
 from memory_svc.domain.recall.gate import Outcome, Verdict
 from memory_svc.domain.scope import Scope
-from memory_svc.services.memory.ranking import scored
-from memory_svc.settings import Settings
+from memory_svc.services.memory.ranking import Ranking
 from memory_svc.storage.interface import Candidates, Storage
 
 DIGITS = 4
 SILENCED = "left out: nothing clears the gate"
 UNRANKED = "left out: in the scope, but no arm has it among its first rows"
 OVER_BUDGET = "left out: beyond max_tokens"
+BEHIND_GAP = "left out: behind the largest gap"
 NOT_THERE = "left out: there is no such row in this scope"
 
 
@@ -31,7 +31,9 @@ class ArmPlace(msgspec.Struct, frozen=True):
 class TracedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One row: what became of it, its rank and score among the candidates, what speaks for it, which arms have it.
 
-    coverage: the share of what the query's words tell that the row holds.
+    coverage: the share of what the query's words tell that the row holds. Where they are set: the confidence before it
+    was lowered and what made it (decay: what age leaves), and what the row keeps of its score: boundary, for lying
+    before the newest episode's end, recent, for having been recalled a moment ago.
     """
 
     ref: str
@@ -46,6 +48,13 @@ class TracedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     speaker_named: bool = False
     time_named: bool = False
     quoted: bool = False
+    confidence: float | UnsetType = UNSET
+    age_hours: float | UnsetType = UNSET
+    decay: float | UnsetType = UNSET
+    recall_count: float | UnsetType = UNSET
+    resolved: float | UnsetType = UNSET
+    boundary: float | UnsetType = UNSET
+    recent: float | UnsetType = UNSET
     arms: dict[str, ArmPlace] = {}
 
 
@@ -65,25 +74,24 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[TracedRow]
 
 
-def traced(
-    found: Candidates, settings: Settings, shown: Sequence[str], asked: Sequence[str], verdict: Verdict
-) -> Trace:
+def traced(found: Candidates, ranking: Ranking, shown: Sequence[str], asked: Sequence[str], verdict: Verdict) -> Trace:
     """What speaks for the rows of the answer and those asked about, and what became of those that were ranked.
 
     The outcome of a row that was not ranked is left empty, for `explained`. What is no ref is left out.
     """
-    scores, arms = scored(found, settings)
-    ranks = {fused.ref: (rank, fused.score) for rank, fused in enumerate(ordered(scores, arms), start=1)}
-    places = {name: _places(hits) for name, hits in arms.items()}
+    ranks = {fused.ref: (rank, fused.score) for rank, fused in enumerate(ordered(ranking.scores, {}), start=1)}
+    places = {name: _places(hits) for name, hits in ranking.arms.items()}
     covered = coverage(found.evidence.held, list(found.tells.values()))
     refs = [ref for text in dict.fromkeys([*shown, *asked]) if (ref := Ref.parse(text))]
     last = max((ranks[ref][0] for ref in refs if str(ref) in shown), default=0)
     rows = [
-        _row(found.evidence, covered, ref, *ranks[ref], places) if ref in ranks else TracedRow(ref=str(ref))
+        msgspec.structs.replace(_row(found.evidence, covered, ref, *ranks[ref], places), **_rounded(ranking.told(ref)))
+        if ref in ranks
+        else TracedRow(ref=str(ref))
         for ref in refs
     ]
     return Trace(
-        mode=settings.recall_mode,
+        mode=ranking.signal,
         words={word: round(tells, DIGITS) for word, tells in found.tells.items()},
         candidates=len(ranks),
         gate=verdict.outcome,
@@ -105,9 +113,9 @@ async def explained(storage: Storage, scope: Scope, trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, rows=rows)
 
 
-def beyond_budget(trace: Trace, refs: Collection[object]) -> Trace:
-    """The trace where these rows of the answer were left out of it for its size."""
-    rows = [msgspec.structs.replace(row, outcome=OVER_BUDGET) if row.ref in refs else row for row in trace.rows]
+def left_out(trace: Trace, refs: Collection[object], outcome: str) -> Trace:
+    """The trace where these rows of the answer were left out of it after all."""
+    rows = [msgspec.structs.replace(row, outcome=outcome) if row.ref in refs else row for row in trace.rows]
     return msgspec.structs.replace(trace, rows=rows)
 
 
@@ -144,6 +152,10 @@ def _row(  # noqa: PLR0913, PLR0917 - one argument a source
         quoted=bool(evidence.quoted[at]),
         arms={name: places[ref.document] for name, places in arms.items() if ref.document in places},
     )
+
+
+def _rounded(told: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, DIGITS) for name, value in told.items() if not math.isnan(value)}
 
 
 def _places(hits: Hits) -> dict[int, ArmPlace]:

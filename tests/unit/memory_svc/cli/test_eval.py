@@ -13,8 +13,10 @@ import pytest
 
 from memory_svc import app
 from memory_svc.__main__ import main
+from memory_svc.domain.scope import Scope
 from memory_svc.services.operation import Call
 from memory_svc.settings import Settings
+from memory_svc.storage.interface import TimesRecalled
 from tests.support.fakes import EmbeddingServer
 
 CORPUS = (
@@ -104,6 +106,12 @@ def test_the_store_that_there_is_is_asked_and_none_is_made(tmp_path: Path, capsy
     asyncio.run(store_a_cat(tmp_path / "store"))
     assert main(["eval", asked]) == 0
     assert "| all | 1 | 100.0% | 100.0% | 100.0% | 100.0% |" in capsys.readouterr().out
+    assert asyncio.run(recalls_of_the_cat(tmp_path / "store")) == {}
+
+
+async def recalls_of_the_cat(folder: Path) -> dict[int, TimesRecalled]:
+    async with app.assembled(Settings(data_dir=str(folder), embedding_url="")) as parts:
+        return await parts.storage.recalls.of(Scope(agent="me"), [1])
 
 
 async def store_a_cat(folder: Path) -> None:

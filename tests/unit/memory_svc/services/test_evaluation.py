@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from memory_svc.domain.change import PutEpisode, Write
 from memory_svc.domain.memory import Episode
 from memory_svc.errors import Invalid
+from memory_svc.services import OPERATIONS
 from memory_svc.services.evaluation import (
     Missing,
     Question,
@@ -16,6 +18,7 @@ from memory_svc.services.evaluation import (
     questions,
     tokens,
 )
+from memory_svc.services.operation import Call, Catalogue
 from tests.conftest import House
 
 FACTS = ("The office cat is called Moss", "Deploys go out on Friday", "Moss the cat sleeps on the printer")
@@ -98,6 +101,19 @@ async def test_answers_are_measured_by_category_and_as_a_whole(house: House) -> 
     assert (found.without_vectors, found.waiting) == (0, 0)
     assert 0 < found.cpu_ms.p50 <= found.cpu_ms.p95
     assert found.tokens > 20
+
+
+async def test_a_profile_behind_the_rows_is_no_row_of_the_answer(plain_house: House) -> None:
+    await told(plain_house)
+    await plain_house.call("update_profile", agent_id="me", profile="Likes cats")
+    runtime = plain_house.catalogue.runtime
+    settings = msgspec.structs.replace(runtime.settings, profile_scope_rows_min=0)
+    catalogue = Catalogue(OPERATIONS, msgspec.structs.replace(runtime, settings=settings))
+    answer = await catalogue.call("recall", {"agent_id": "me", "query": "deploys"}, Call())
+    assert answer["messages"][0]["content"] == "[Profile] Likes cats"
+    found = await outcome(catalogue, asked("deploys", "fact 2"), 10)
+    assert found.answers[0].rows[0] == "msg:fact 2"
+    assert len(found.answers[0].rows) == len(answer["messages"]) - 1
 
 
 async def test_questions_that_cannot_be_answered_alone_have_no_measures(plain_house: House) -> None:

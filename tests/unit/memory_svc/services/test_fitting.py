@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from memory_svc.domain.recall.budget import tokens_in
 from memory_svc.errors import Invalid
-from memory_svc.services.memory.fitting import BEST_CHARS_MIN, Budget, within
+from memory_svc.services.memory.fitting import BEST_CHARS_MIN, Budget, followed_by, within
 from memory_svc.services.memory.shown import Shown
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Storage
@@ -67,6 +67,22 @@ def test_tokens_enough_are_no_limit(found: list[Shown], budget: Budget) -> None:
     unlimited = within(found, msgspec.structs.replace(budget, tokens_max=0), TELLS)
     enough = msgspec.structs.replace(budget, tokens_max=10**9)
     assert within(found, enough, TELLS) == unlimited
+
+
+@given(rows, rows, budgets, st.integers(0, 300))
+def test_what_follows_is_given_whole_in_what_is_left_and_goes_for_no_larger_budget(
+    found: list[Shown], behind: list[Shown], budget: Budget, more: int
+) -> None:
+    def followed(tokens: int) -> list[Shown]:
+        answered = within(found, msgspec.structs.replace(budget, tokens_max=tokens), TELLS)
+        rows = followed_by(answered, behind, tokens).rows
+        assert rows[: len(answered.rows)] == answered.rows
+        assert rows[len(answered.rows) :] == behind[: len(rows) - len(answered.rows)]
+        assert len(rows) == len(answered.rows) or not tokens or cost(rows) <= tokens
+        return rows
+
+    assert len(followed(budget.tokens_max)) <= len(followed(budget.tokens_max + more)) <= len(followed(0))
+    assert len(followed(0)) == len(found) + len(behind)
 
 
 @given(rows, budgets)
