@@ -40,6 +40,8 @@ SCORED: Mapping[str, Mapping[str, Any]] = {
 PARAMETERS = [
     *itertools.product(get_args(Mode), ["vectors", "words"], ["plain"]),
     *itertools.product(["weighted"], ["vectors", "words"], list(SCORED)[1:]),
+    ("rrf", "vectors", "all"),
+    ("cascade", "words", "boundary"),
 ]
 
 
