@@ -5,6 +5,7 @@ import datetime as dt
 import hashlib
 import json
 import math
+from collections.abc import Callable
 
 DIMENSIONS = 64
 
@@ -20,10 +21,10 @@ class Clock:
         return self.now
 
 
-def bag_of_words(text: str) -> list[float]:
-    """A unit vector that is near that of a text with the same words."""
+def bag_of_words(text: str, words: Callable[[str], list[str]] = str.split) -> list[float]:
+    """A unit vector that is near that of a text with the same words. words: how a text is cut into them."""
     values = [0.0] * DIMENSIONS
-    for word in text.lower().split():
+    for word in words(text.lower()):
         head = hashlib.sha256(word.encode()).digest()
         values[head[0] % DIMENSIONS] += 1.0 if head[1] % 2 else -1.0
     norm = math.sqrt(sum(value * value for value in values)) or 1.0
@@ -34,13 +35,16 @@ class EmbeddingServer:
     """Answers as an embedding server does. What is wrong with it is set by `fault`.
 
     fault: "" | "refuse" | "hang" | "slow" | "status" | "busy" | "garbage" | "zero" | "long" | "count" | "nan" |
-    "dimension" | "other_dimension". unreadable: a text of which it makes no sound vector.
+    "dimension" | "other_dimension". unreadable: a text of which it makes no sound vector. words: how texts are cut.
+    alike: texts that have the vector of another.
     """
 
     def __init__(self) -> None:
         self.fault = ""
         self.fingerprint: str | None = "1:fake"
         self.unreadable = "\0"
+        self.words: Callable[[str], list[str]] = str.split
+        self.alike: dict[str, str] = {}
         self.asked: list[tuple[str, list[str]]] = []
 
     async def __call__(self, request: bytes) -> tuple[int, bytes]:
@@ -58,7 +62,7 @@ class EmbeddingServer:
         return plain.get(self.fault) or (200, json.dumps(self._answer(body["texts"])).encode())
 
     def _answer(self, texts: list[str]) -> dict[str, object]:
-        vectors = [bag_of_words(text) for text in texts]
+        vectors = [bag_of_words(self.alike.get(text, text), self.words) for text in texts]
         bent = {
             "zero": [[0.0] * DIMENSIONS for _ in vectors],
             "long": [[2.0 * value for value in vector] for vector in vectors],
