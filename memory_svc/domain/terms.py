@@ -30,6 +30,10 @@ CODE = re.compile(r"[_:@\\#]|\w[./]\w|[a-z][A-Z]|[+#]$")
 HINT = re.compile(r"\d|[_:@\\#+]|\w[./]\w|[a-z][A-Z]|[^\x00-\x7f]")
 JOINT = re.compile(r"[/.:]")
 MEASURE = re.compile(r"[0-9.:,]+[A-Za-z]{0,2}")
+VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+# A message as a log has it, its kind first (`ValueError: negative timeout`); a name and its version (`numpy==2.4.6`).
+VERBATIM = re.compile(r"\w[\w.\[\]-]*: .*\w.*|\w[\w.-]*(?: |==)v?[0-9]+(?:\.[0-9]+)+")
+VERBATIM_CHARS_MAX = 300
 QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|『([^』]+)』|`([^`]+)`')
 
 
@@ -101,8 +105,11 @@ def written_out(instant: str) -> str:
 
 
 def phrases(query: str) -> list[str]:
-    """The distinct phrases that a query quotes, folded, blanks made one."""
-    found = ("".join(match.groups("")) for match in QUOTED.finditer(normal(query)))
+    """The distinct phrases that a query quotes, folded, blanks made one; a message that quotes none is one itself."""
+    found = ["".join(match.groups("")) for match in QUOTED.finditer(normal(query))]
+    message = query.strip(" \n.")
+    if not found and len(message) <= VERBATIM_CHARS_MAX and VERBATIM.fullmatch(message):
+        found = [message]
     return [phrase for phrase in dict.fromkeys(map(flat, found)) if words(phrase)][:PHRASES_MAX]
 
 
@@ -124,6 +131,15 @@ def identifiers(query: str) -> list[str]:
         return []
     found = (match["word"][:WORD_CHARS_MAX] for match in TOKEN.finditer(normal(query)) if match["word"])
     return list(dict.fromkeys(fold(word) for word in found if _is_identifier(word)))
+
+
+def names(query: str) -> tuple[list[str], bool]:
+    """The distinct identifiers and versions of a query, folded, and whether it is nothing else."""
+    if not HINT.search(query):
+        return [], False
+    tokens = [match["word"] for match in TOKEN.finditer(normal(query))]
+    found = [word for word in tokens if word and (_is_identifier(word) or VERSION.fullmatch(word))]
+    return list(dict.fromkeys(fold(word[:WORD_CHARS_MAX]) for word in found)), len(found) == len(tokens) > 0
 
 
 def _is_identifier(word: str) -> bool:

@@ -41,7 +41,8 @@ class Query(msgspec.Struct, frozen=True):
     words: distinct folded words, () = the word arms do not run. vector: of the query, None = the vector arms do not
     run. depth: rows an arm may give. pieces: what may stand inside longer words. phrases: what the query quotes.
     times: stretches of time that the query names, half open, as ISO-8601 in UTC. newest_rows: how many rows of the
-    scope, those stored last, the vector arm looks through; 0 = all.
+    scope, those stored last, the vector arm looks through; 0 = all. names: its identifiers and versions; names_alone: it
+    is nothing else.
     """
 
     words: tuple[str, ...]
@@ -51,6 +52,8 @@ class Query(msgspec.Struct, frozen=True):
     phrases: tuple[str, ...] = ()
     times: tuple[tuple[str, str], ...] = ()
     newest_rows: int = 0
+    names: tuple[str, ...] = ()
+    names_alone: bool = False
 
 
 class Past(Protocol):

@@ -26,8 +26,10 @@ COSINE = 0.12
 SPREAD_MIN = 1e-6
 # What a piece inside a longer word counts: enough to put a row that nothing else has found before those of chance.
 PIECES = 0.05
-# A row that holds every phrase which the query quotes stands before all that do not.
+# A row that holds what is asked for to the letter stands before all that do not: see `Evidence.quoted`.
 QUOTED = 2.0
+# What it counts that a row holds every name in a query of more than names.
+NAMED = 0.3
 
 
 class Weights(msgspec.Struct, frozen=True):
@@ -42,9 +44,10 @@ class Weights(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True):
     """What speaks for each candidate: columns of one length, by ascending document number.
 
-    cosines: NaN = the row has no vector. fields, windows, pieces: 0 to 1. speaker, dated, quoted: whether the query
-    names the one who speaks, a time in which the row lies, and only phrases that the row holds. held: bit n = the row
-    holds the nth word asked for.
+    cosines: NaN = the row has no vector. fields, windows, pieces: 0 to 1. speaker, dated, named: whether the query
+    names the one who speaks, a time in which the row lies, and only identifiers and versions that the row holds whole.
+    quoted: whether it quotes only phrases that the row holds, or is nothing but names that it holds. held: bit n = the
+    row holds the nth word asked for.
     """
 
     documents: Integers
@@ -54,6 +57,7 @@ class Evidence(msgspec.Struct, frozen=True):
     pieces: Floats
     speaker: Flags
     dated: Flags
+    named: Flags
     quoted: Flags
     held: Held
 
@@ -87,6 +91,7 @@ def weighted(evidence: Evidence, weights: Weights) -> Scores:
         + weights.windows * evidence.windows
         + weights.speaker * evidence.speaker
         + weights.date * evidence.dated
+        + NAMED * evidence.named
         + QUOTED * evidence.quoted
     )
     return Scores(evidence.documents, scores)
@@ -131,6 +136,12 @@ def cascade(arms: Mapping[str, Hits]) -> Scores:
     """The first arm's rows in its order, then what the second adds, and so on: 1 / position."""
     order = dict.fromkeys(document for document, _ in chain.from_iterable(arms.values()))
     return _scores({document: 1.0 / position for position, document in enumerate(order, start=1)})
+
+
+def exact_first(scores: Scores, evidence: Evidence, arms_count: int) -> Scores:
+    """The scores of so many arms, none of which gives more than 1, with exact rows before all that are not."""
+    exact = np.isin(scores.documents, evidence.documents[evidence.quoted])
+    return scores._replace(values=scores.values + (arms_count + 1.0) * exact)
 
 
 def ordered(scores: Scores, arms: Mapping[str, Hits]) -> Iterator[Fused]:

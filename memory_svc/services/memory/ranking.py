@@ -64,14 +64,14 @@ def scored(found: Candidates, settings: Settings) -> tuple[Scores, dict[str, Hit
             scores = fusion.weighted(found.evidence, weights_of(settings))
         case "rrf":
             arms |= {name: hits for name, hits in verbatim.items() if hits}
-            scores = fusion.rrf(arms, settings.rrf_k)
+            scores = fusion.exact_first(fusion.rrf(arms, settings.rrf_k), found.evidence, len(arms))
         case "rsf":
             arms |= {name: hits for name, hits in verbatim.items() if hits}
-            scores = fusion.rsf(arms)
+            scores = fusion.exact_first(fusion.rsf(arms), found.evidence, len(arms))
         case "cascade":
             arms = {"phrases": found.phrases, "vectors": found.vectors, "episodes": found.episodes}
             arms |= {"words": found.words, "pieces": found.pieces}
-            scores = fusion.cascade(arms)
+            scores = fusion.exact_first(fusion.cascade(arms), found.evidence, len(arms))
     return scores, arms
 
 

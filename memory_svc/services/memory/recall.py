@@ -13,7 +13,7 @@ from memory_svc.domain.recall.gate import Verdict
 from memory_svc.domain.recall.time_cue import ReadCue, TimeCue, Times
 from memory_svc.domain.recall.when import spans
 from memory_svc.domain.scope import Scope
-from memory_svc.domain.terms import identifiers, phrases, pieces
+from memory_svc.domain.terms import identifiers, names, phrases, pieces
 from memory_svc.domain.text import query_words
 from memory_svc.embedding import Advisory
 from memory_svc.services.memory import rows
@@ -144,14 +144,17 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
         return _answer(runtime, (request, times), answered, NOT_ASKED)
     with runtime.metrics.stage("embed"):
         vector = await runtime.vector(text, "query")
+    named, named_alone = names(text)
     query = Query(
         words,
         vector,
         depth,
-        tuple(pieces(text)),
-        tuple(phrases(text)),
-        times.lifted + _times(runtime, text),
-        runtime.settings.vector_newest_rows,
+        pieces=tuple(pieces(text)),
+        phrases=tuple(phrases(text)),
+        times=times.lifted + _times(runtime, text),
+        names=tuple(named),
+        names_alone=named_alone,
+        newest_rows=runtime.settings.vector_newest_rows,
     )
     now = runtime.clock()
 

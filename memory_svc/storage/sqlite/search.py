@@ -7,7 +7,7 @@ import apsw
 import numpy as np
 
 from memory_svc.domain.memory import Kind, Ref, Row
-from memory_svc.domain.recall.fusion import Evidence, Flags, Hits, coverage
+from memory_svc.domain.recall.fusion import Evidence, Flags, Held, Hits, coverage
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import term
 from memory_svc.storage.interface import Candidates, Query
@@ -61,13 +61,16 @@ class Search:
         documents = np.unique(
             np.concatenate([np.array([*also, *verbatim], np.int64), memory_words.documents, episode_words.documents])
         )
+        columns = _word_columns(documents, (memory_words, _beside(memory_words, episode_words, tells)))
+        named = _named(columns["held"], tells, query.names)
         evidence = Evidence(
             documents=documents,
             cosines=self._cosines(connection, query, documents, near),
-            **_word_columns(documents, (memory_words, _beside(memory_words, episode_words, tells))),
+            **columns,
             pieces=_column(documents, pieces),
             dated=_dated(connection, documents, query.times),
-            quoted=_column(documents, quoted) == 1.0,
+            named=named,
+            quoted=(_column(documents, quoted) == 1.0) | (named & query.names_alone),
         )
         return Candidates(
             vectors=near,
@@ -164,6 +167,13 @@ def _word_columns(documents: Integers, found: Iterable[Found]) -> dict[str, Any]
         for name, column in columns.items():
             column[at] = getattr(each, name)
     return columns
+
+
+def _named(held: Held, tells: Mapping[str, float], names: Sequence[str]) -> Flags:
+    """Which of these rows hold all of the names."""
+    wanted = {term(name) for name in names}
+    bits = np.uint64(sum(1 << place for place, word in enumerate(tells) if term(word) in wanted))
+    return np.equal(held & bits, bits) if bits else np.zeros(len(held), np.bool_)
 
 
 def _column(documents: Integers, hits: Hits) -> Floats:

@@ -22,6 +22,7 @@ def evidence(*rows: tuple[float, int]) -> Evidence:
         pieces=nothing,
         speaker=never,
         dated=never,
+        named=never,
         quoted=never,
         held=np.array([held for _, held in rows], np.uint64),
     )

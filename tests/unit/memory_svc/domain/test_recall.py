@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from memory_svc.domain.memory import Kind, Ref
 from memory_svc.domain.recall.exclude import Excluded
-from memory_svc.domain.recall.fusion import Evidence, Hits, Scores, Weights, cascade, ordered, rrf, rsf, weighted
+from memory_svc.domain.recall.fusion import (
+    Evidence,
+    Hits,
+    Scores,
+    Weights,
+    cascade,
+    exact_first,
+    ordered,
+    rrf,
+    rsf,
+    weighted,
+)
 
 DOCUMENTS = st.lists(st.integers(1, 40).map(lambda id: Ref(Kind.MEMORY, id).document), unique=True)
 
@@ -28,7 +39,7 @@ def evidence(cosines: list[float], **columns: list[float]) -> Evidence:
     """What speaks for the memories 1, 2 and so on; nothing but the cosine where nothing is given."""
     count = len(cosines)
     given = {name: np.array(columns.get(name, [0.0] * count)) for name in ("fields", "windows", "pieces")}
-    flags = {name: np.array(columns.get(name, [0.0] * count)) > 0 for name in ("speaker", "dated", "quoted")}
+    flags = {name: np.array(columns.get(name, [0.0] * count)) > 0 for name in ("speaker", "dated", "named", "quoted")}
     documents = np.array([mem(id) for id in range(1, count + 1)])
     return Evidence(documents, np.array(cosines), **given, **flags, held=np.zeros(count, np.uint64))
 
@@ -74,17 +85,25 @@ def test_a_cascade_takes_the_first_arm_whole_before_the_next() -> None:
     assert ids(cascade(arms)) == [2, 1, 4, 3]
 
 
+def test_exact_rows_stand_before_all_others_in_every_mode_and_keep_their_order_among_themselves() -> None:
+    arms = {"vectors": [(mem(1), 0.9), (mem(2), 0.5), (mem(3), 0.4)], "words": [(mem(1), 1.0), (mem(3), 0.2)]}
+    exact = evidence([0.9, 0.5, 0.4], quoted=[0, 1, 1])
+    for scores, order in ((rrf(arms, 60), [3, 2, 1]), (rsf(arms), [2, 3, 1]), (cascade(arms), [2, 3, 1])):
+        assert ids(exact_first(scores, exact, len(arms))) == order
+
+
 def test_the_weighted_sum_adds_what_each_evidence_counts() -> None:
     given = evidence(
-        [0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
-        fields=[0, 1, 0, 0, 0, 0],
-        windows=[0, 0, 1, 0, 0, 0],
-        speaker=[0, 0, 0, 1, 0, 0],
-        dated=[0, 0, 0, 0, 1, 0],
-        quoted=[0, 0, 0, 0, 0, 1],
+        [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
+        fields=[0, 1, 0, 0, 0, 0, 0],
+        windows=[0, 0, 1, 0, 0, 0, 0],
+        speaker=[0, 0, 0, 1, 0, 0, 0],
+        dated=[0, 0, 0, 0, 1, 0, 0],
+        quoted=[0, 0, 0, 0, 0, 1, 0],
+        named=[0, 0, 0, 0, 0, 0, 1],
     )
     scores = weighted(given, Weights(fields=0.25, windows=0.5, speaker=0.1, date=0.2))
-    assert scores.values.tolist() == pytest.approx([0.0, 0.25, 0.5, 0.1, 0.2, 2.0])
+    assert scores.values.tolist() == pytest.approx([0.0, 0.25, 0.5, 0.1, 0.2, 2.0, 0.3])
 
 
 def test_a_cosine_counts_by_how_far_it_lies_from_the_mean_whatever_the_model_spreads() -> None:

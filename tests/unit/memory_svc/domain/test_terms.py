@@ -14,6 +14,7 @@ from memory_svc.domain.terms import (
     fields_of,
     flat,
     is_long,
+    names,
     phrases,
     pieces,
     talk_of,
@@ -146,10 +147,35 @@ def test_the_words_of_a_row_stand_by_field() -> None:
         ('"a" "A"', ["a"]),
         ("it's O'Brien's", []),
         (" ".join(f'"p{n}"' for n in range(50)), [f"p{n}" for n in range(8)]),
+        ("ValueError: negative  timeout.", ["valueerror: negative timeout"]),
+        ("error[E0382]: borrow of moved value", ["error[e0382]: borrow of moved value"]),
+        ('fatal: "x y" is no repository', ["x y"]),
+        ("numpy==2.4.6", ["numpy==2.4.6"]),
+        ("numpy v2.4.6", ["numpy v2.4.6"]),
+        ("which numpy 2.4.6", []),
+        ("at 10:30 in the hall", []),
+        ("who said: hello there?", []),
+        ("Error: " + "x " * 200, []),
     ],
 )
-def test_phrases_are_what_is_quoted(query: str, found: list[str]) -> None:
+def test_phrases_are_what_is_quoted_and_messages_that_quote_nothing(query: str, found: list[str]) -> None:
     assert phrases(query) == found
+
+
+@pytest.mark.parametrize(
+    ("query", "found", "alone"),
+    [
+        ("ERR_TIMEOUT", ["err_timeout"], True),
+        ("src/app.py 2.4.1", ["src/app.py", "2.4.1"], True),
+        ("was bug-204 closed in 2.4?", ["bug-204", "2.4"], False),
+        ("bug-204は何か", ["bug-204"], False),
+        ("20th of May", [], False),
+        ("when do we ship?", [], False),
+        ("", [], False),
+    ],
+)
+def test_names_are_identifiers_and_versions(query: str, found: list[str], alone: bool) -> None:
+    assert names(query) == (found, alone)
 
 
 @pytest.mark.parametrize(
