@@ -95,7 +95,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Meta(description="How sure recall must be before it answers, for agents of which nothing else was chosen."),
     ] = "balanced"
     gate_sample_rows: Annotated[
-        int, Meta(ge=30, le=2000, description="Memories of an agent by which the gate is calibrated.")
+        int, Meta(ge=30, le=2000, description="Memories and episodes of an agent by which the gate is calibrated.")
     ] = 200
     rrf_k: Annotated[
         int, Meta(ge=1, le=1000, description="Constant of reciprocal rank fusion: a larger one flattens the ranks.")

@@ -268,18 +268,18 @@ class Recalls(Protocol):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """Some of an agent's memories with their vectors, and a text that stands for all of them as they are.
+    """Some of an agent's memories and episodes with their vectors, and a text that stands for all as they are.
 
-    corpus: "" = some memories lack a vector, so that the sample is not yet of all.
+    corpus: "" = some rows lack a vector, so that the sample is not yet of all.
     """
 
     corpus: str
     rows_count: int
-    rows: Sequence[tuple[Memory, bytes]]
+    rows: Sequence[tuple[Memory | Episode, bytes]]
 
 
 class Due(msgspec.Struct, frozen=True):
-    """An agent whose calibration is not that of its memories as they are, or not by the rule that is set.
+    """An agent whose calibration is not that of its rows as they are, or not by the rule that is set.
 
     calibrated_rows: how many there were then, 0 = never.
     """
@@ -307,11 +307,11 @@ class Calibrations(Protocol):
         ...
 
     async def sample(self, agent: str, fingerprint: str, count: int) -> Sample:
-        """So many memories that have a vector of that model, chosen by what they say: in whatever order they came."""
+        """So many rows that have a vector of that model, chosen by what they say: in whatever order they came."""
         ...
 
     async def put(self, calibration: Calibration) -> None:
-        """Keep a calibration in place of the agent's earlier one for that model, if the agent still has memories."""
+        """Keep a calibration in place of the agent's earlier one for that model, if the agent still has rows."""
         ...
 
 

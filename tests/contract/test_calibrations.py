@@ -1,11 +1,11 @@
 """Samples go by what memories say; calibrations are due when memories or choices change, and go with the agent."""
 
-from memory_svc.domain.change import Forget, ForgetAgent, PutMemory, PutPrecision
-from memory_svc.domain.memory import Kind, Precision, Ref
-from memory_svc.domain.recall.calibration import Calibration, Rule, Summary
+from memory_svc.domain.change import Forget, ForgetAgent, PutEpisode, PutMemory, PutPrecision
+from memory_svc.domain.memory import Kind, Precision, Ref, kind_of
+from memory_svc.domain.recall.calibration import Calibration, Rule, Summary, text_of
 from memory_svc.domain.scope import Scope
 from memory_svc.storage.interface import Query, Storage
-from tests.support.corpus import memory, vector, write
+from tests.support.corpus import episode, memory, vector, write
 
 TEXTS = [f"fact {number}" for number in range(40)]
 SUMMARY = Summary(
@@ -65,6 +65,34 @@ async def test_a_sample_goes_by_what_memories_say_and_is_of_one_agent_and_model(
     other = await storage.calibrations.sample("a", "f2", 10)
     assert (other.rows, other.corpus) == ([], "")
     assert (await storage.calibrations.sample("nobody", "f1", 10)).rows == []
+
+
+async def test_a_sample_is_of_memories_and_episodes_alike_by_what_they_say(storage: Storage) -> None:
+    await fill(storage, TEXTS[:20])
+    episodes = [PutEpisode(episode(text)) for text in TEXTS[20:]]
+    await storage.apply(write(*episodes), {at: vector(text) for at, text in enumerate(TEXTS[20:])})
+    await fill(storage, TEXTS, agent="b")
+    ours, theirs = [await storage.calibrations.sample(agent, "f1", 30) for agent in "ab"]
+    assert [text_of(row) for row, _ in ours.rows] == [text_of(row) for row, _ in theirs.rows]
+    assert [values for _, values in ours.rows] == [values for _, values in theirs.rows]
+    assert (len(ours.rows), ours.rows_count, {kind_of(row) for row, _ in ours.rows}) == (
+        30,
+        40,
+        {Kind.MEMORY, Kind.EPISODE},
+    )
+    assert [each.agent for each in await storage.calibrations.due("f1", "d")] == ["a", "b"]
+    await storage.apply(write(PutEpisode(episode("no vector yet"))))
+    assert (await storage.calibrations.sample("a", "f1", 30)).corpus == ""
+
+
+async def test_a_calibration_goes_with_the_last_row_of_any_kind(storage: Storage) -> None:
+    await fill(storage, TEXTS[:1])
+    await storage.apply(write(PutEpisode(episode("summed up"))), {0: vector("summed up")})
+    await calibrate(storage)
+    await storage.apply(write(Forget(Ref(Kind.MEMORY, 1))))
+    assert await storage.calibrations.get("a", "f1") is not None
+    await storage.apply(write(Forget(Ref(Kind.EPISODE, 1))))
+    assert await storage.calibrations.get("a", "f1") is None
 
 
 async def test_a_sample_of_memories_that_wait_for_vectors_stands_for_nothing(storage: Storage) -> None:

@@ -1,6 +1,6 @@
-"""Calibration of the gate: from some of an agent's memories, what evidence chance gives, and the threshold above it.
+"""Calibration of the gate: from some of an agent's rows, what evidence chance gives, and the threshold above it.
 
-Questions are made of the memories' own texts. Against the other memories they show what unrelated rows reach.
+Questions are made of the rows' own texts. Against the other rows they show what unrelated ones reach.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from memory_svc.domain.memory import Memory
+from memory_svc.domain.memory import Episode, Memory
 from memory_svc.domain.recall.fusion import Floats
 from memory_svc.domain.recall.gate import COVERAGE_WEIGHT
 from memory_svc.domain.terms import fields_of, term, words_of
@@ -42,7 +42,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A threshold and what was measured. Rates: how many clear it; own: questions with the memory they were made of.
+    """A threshold and what was measured. Rates: how many clear it; own: questions with the row they were made of.
 
     mean, std, median, p95, null_admit_rate: of unrelated pairs. youden_j: the difference of the two rates.
     """
@@ -60,7 +60,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """The gate of an agent for a model. corpus, rule_name: stand for the memories and the choices it was made of."""
+    """The gate of an agent for a model. corpus, rule_name: stand for the rows and the choices it was made of."""
 
     agent: str
     fingerprint: str
@@ -74,21 +74,29 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Evidence of each question: `own` with the memory it was made of, `others` with each other one."""
+    """Evidence of each question: `own` with the row it was made of, `others` with each other one."""
 
     own: Floats
     others: Floats
 
 
-def questions(rows: Sequence[Memory]) -> dict[int, str]:
-    """Questions, by the place of the memory whose latter half they are; of memories that say enough."""
-    found = {place: row.content[len(row.content) // 2 :][:QUESTION_CHARS] for place, row in enumerate(rows)}
+def text_of(row: Memory | Episode) -> str:
+    """What the row says."""
+    return row.content if isinstance(row, Memory) else row.summary
+
+
+def questions(rows: Sequence[Memory | Episode]) -> dict[int, str]:
+    """Questions, by the place of the row whose latter half they are; of rows that say enough."""
+    texts = map(text_of, rows)
+    found = {place: text[len(text) // 2 :][:QUESTION_CHARS] for place, text in enumerate(texts)}
     telling = [(place, text) for place, text in found.items() if len(query_words(text)) >= QUESTION_WORDS_MIN]
     return dict(telling[:QUESTIONS_MAX])
 
 
-def measured(rows: Sequence[Memory], vectors: Floats, asked: dict[int, str], asked_vectors: Floats) -> Measured:
-    """What evidence each question gives with each row. vectors: one row for each memory, or for each question."""
+def measured(
+    rows: Sequence[Memory | Episode], vectors: Floats, asked: dict[int, str], asked_vectors: Floats
+) -> Measured:
+    """What evidence each question gives with each row. vectors: one for each row, or for each question."""
     evidence = asked_vectors @ vectors.T + COVERAGE_WEIGHT * _coverage(rows, list(asked.values()))
     places = np.array(list(asked))
     is_own = np.arange(len(rows)) == places[:, np.newaxis]
@@ -140,7 +148,7 @@ def _separating(own: Floats, others: Floats, beta: float) -> float:
     return float(values[best] + values[max(best - 1, 0)]) / 2.0
 
 
-def _coverage(rows: Sequence[Memory], asked: Sequence[str]) -> Floats:
+def _coverage(rows: Sequence[Memory | Episode], asked: Sequence[str]) -> Floats:
     """The share of what each question's words tell that each row holds: a word tells more, the fewer rows hold it."""
     held = [{term(word) for field in words_of(fields_of(row)) for word in field} for row in rows]
     wanted = [list(dict.fromkeys(map(term, query_words(text)))) for text in asked]

@@ -40,7 +40,7 @@ class CalibrateThreshold(Request, frozen=True, kw_only=True):
     """Whose gate, and how. What is chosen here stays chosen; what is left out is as set for all agents."""
 
     agent_id: Annotated[str, Meta(max_length=1000, description="Whose gate.")]
-    sample_size: Annotated[int, Meta(ge=0, le=2000, description="Memories to go by, 30 at least; 0 = as set.")] = 0
+    sample_size: Annotated[int, Meta(ge=0, le=2000, description="Rows to go by, 30 at least; 0 = as set.")] = 0
     z_factor: Annotated[
         float, Meta(ge=0, le=10, description="zscore: deviations above what chance reaches; 0 = 0.7.")
     ] = 0.0
@@ -60,7 +60,7 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured, and the threshold that follows. pos_*: of questions with the memory they were made of."""
+    """What was measured, and the threshold that follows. pos_*: of questions with the row they were made of."""
 
     ok: bool = True
     sidecar_persisted: bool = True
@@ -137,7 +137,7 @@ class RecallPrecision(msgspec.Struct, frozen=True, kw_only=True):
 
 @operation(needs=Permission.WRITE, effect=Effect.CHANGE, idempotent=False)
 async def calibrate_threshold(runtime: Runtime, request: CalibrateThreshold) -> Calibrated:
-    """Calibrate the gate of recall by the agent's memories. It is done by itself as they grow or the model changes."""
+    """Calibrate the gate of recall by the agent's rows. It is done by itself as they grow or the model changes."""
     if 0 < request.sample_size < ROWS_MIN:
         raise Invalid(f"sample_size: give {ROWS_MIN} or more, or 0 for what is set")
     held = await runtime.storage.calibrations.precision(request.agent_id) or Precision(agent=request.agent_id)
@@ -231,9 +231,9 @@ def defaults_of(settings: Settings) -> str:
 
 
 async def calibrated(storage: Storage, embedder: Embedder, settings: Settings, agent: str) -> Calibration:
-    """The agent's calibration by its memories as they are, kept.
+    """The agent's calibration by its memories and episodes as they are, kept.
 
-    Raises Unavailable where there are no vectors of the questions, Conflict where there are too few memories.
+    Raises Unavailable where there are no vectors of the questions, Conflict where there are too few rows.
     """
     fingerprint = embedder.fingerprint
     if not fingerprint:
@@ -244,7 +244,7 @@ async def calibrated(storage: Storage, embedder: Embedder, settings: Settings, a
     asked = questions([row for row, _ in sample.rows])
     if len(sample.rows) < ROWS_MIN or not asked:
         raise Conflict(
-            f"The gate is calibrated by {ROWS_MIN} memories or more that have vectors; this agent has"
+            f"The gate is calibrated by {ROWS_MIN} memories and episodes or more that have vectors; this agent has"
             f" {len(sample.rows)}, and until there are more nothing is held back"
         )
     vectors = await embedder.embed(list(asked.values()), "query", EMBED_SECONDS_MAX)

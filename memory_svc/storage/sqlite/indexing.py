@@ -6,7 +6,7 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from memory_svc.domain.memory import Kind, Memory, Ref, Row, kind_of
+from memory_svc.domain.memory import Memory, Ref, Row, kind_of
 from memory_svc.domain.terms import Fields, fields_of, is_long, talk_of, term, words_of
 from memory_svc.storage.sqlite.windows import TERMS_MAX, Sheet, link, unlink
 
@@ -18,6 +18,7 @@ DISCOUNTED = (
     "UPDATE corpora SET (rows, terms, windows) = (rows - 1, terms - ?, windows + ?) WHERE agent = ? AND kind = ?"
     " RETURNING code, rows"
 )
+UNCALIBRATED = "DELETE FROM calibrations WHERE agent = ?1 AND NOT EXISTS (SELECT 1 FROM corpora WHERE agent = ?1)"
 LEARNED = "INSERT INTO vocabulary (code, word) VALUES (?, ?) ON CONFLICT (code, word) DO NOTHING RETURNING id"
 DOUBTED = "UPDATE vocabulary SET doubtful = 1 WHERE code = ? AND word IN (SELECT value FROM json_each(?))"
 NOT_CUT_UP = (
@@ -80,8 +81,7 @@ def remove(connection: apsw.Connection, row: Row) -> None:
     code, rows = next(connection.execute(DISCOUNTED, (counted, grown, row.agent, kind.code)))
     if not rows:
         connection.execute("DELETE FROM corpora WHERE code = ?", (code,))
-        if kind is Kind.MEMORY:
-            connection.execute("DELETE FROM calibrations WHERE agent = ?", (row.agent,))
+        connection.execute(UNCALIBRATED, (row.agent,))
     long = dict.fromkeys(word for found in words_of(fields) for word in found if is_long(word))
     if long:
         connection.execute(DOUBTED, (code, _array(long)))

@@ -107,6 +107,26 @@ async def test_an_agent_with_few_memories_is_not_gated(house: House) -> None:
     assert (await asked(house, OFF_TOPIC))["messages"]
 
 
+async def test_episodes_are_gated_as_memories_are_alone_and_beside_them(house: House) -> None:
+    for text in TEXTS[:20]:
+        await house.call("archive_episode", agent_id="a", summary=text)
+    await house.worker.run_once()
+    assert (await asked(house, OFF_TOPIC))["messages"]
+    await filled(house, TEXTS[20:])
+    assert (await asked(house, OFF_TOPIC))["messages"] == []
+    mixed = (await house.call("get_recall_precision", agent_id="a"))["threshold"]
+    for text in TEXTS:
+        await house.call("archive_episode", agent_id="b", summary=text)
+    await filled(house, [], "b")
+    assert (await house.call("get_recall_precision", agent_id="b"))["threshold"] == mixed
+    answer = await house.call("recall", agent_id="b", query=ON_TOPIC)
+    assert answer["messages"][-1]["content"] == "[Episode] the orchard near town 1 was painted green"
+    assert (await house.call("recall", agent_id="b", query=OFF_TOPIC))["messages"] == []
+    assert (await house.call("calibrate_threshold", agent_id="b", sample_size=35))["sampled_embeddings"] == 35
+    await house.call("delete_agent_data", agent_id="b")
+    assert "threshold" not in await house.call("get_recall_precision", agent_id="b")
+
+
 async def test_growth_is_followed_at_once_and_small_changes_once_they_rest(house: House) -> None:
     await filled(house, TEXTS[:38])
     counted = house.metrics.registry.get_sample_value
