@@ -15,6 +15,7 @@ VERBS: Mapping[str, str] = {
     "stdio": "serve MCP on standard input and output",
     "reembed": "give vectors of the present model to every row that lacks one",
     "eval": "ask labelled questions, and tell how good the answers are and what they take",
+    "canary": "ask a running server for rows that are known, and tell whether every arm of recall finds them",
     "reference": "write the reference pages from the code",
 }
 

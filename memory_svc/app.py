@@ -12,6 +12,7 @@ from memory_svc.embedding import Embedder
 from memory_svc.errors import Problem
 from memory_svc.observe import Metrics
 from memory_svc.services import OPERATIONS
+from memory_svc.services.canary import Canary
 from memory_svc.services.operation import Catalogue, Runtime
 from memory_svc.services.worker import Worker
 from memory_svc.settings import Settings
@@ -63,7 +64,6 @@ async def assembled(settings: Settings) -> AsyncIterator[Parts]:
         token = load_token(Path(settings.embedding_token_file)) if settings.embedding_token_file else ""
         embedder = Embedder(settings, metrics, token=token)
         stack.push_async_callback(embedder.close)
-        worker = Worker(storage, embedder, metrics, settings, _now)
         runtime = Runtime(
             storage=storage,
             embedder=embedder,
@@ -72,6 +72,9 @@ async def assembled(settings: Settings) -> AsyncIterator[Parts]:
             clock=_now,
             describe=lambda operation: input_schema(operation.request),
         )
+        worker = Worker(storage, embedder, metrics, settings, _now)
+        if settings.canary_seconds:
+            worker.steps["canary"] = Canary(runtime).step
         yield Parts(Catalogue(OPERATIONS, runtime), storage, embedder, worker)
 
 

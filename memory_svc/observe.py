@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -104,6 +105,19 @@ class Metrics:
             "1 while bytes of what was deleted may still be in the files.",
             registry=self.registry,
         )
+        self._canary_rank = Gauge(
+            "memory_canary_rank",
+            "Worst rank at which the canary's rows were found, by sort of probe (meaning, identifier, or a language);"
+            " 1 = all first, 31 = one was not found by the arm that it tests.",
+            ("probe",),
+            registry=self.registry,
+        )
+        self._canary_at = math.nan
+        Gauge(
+            "memory_canary_age_seconds",
+            "Time since the canary last asked for its rows; NaN = it has not.",
+            registry=self.registry,
+        ).set_function(lambda: time.monotonic() - self._canary_at)
         self._worker_at = time.monotonic()
         Gauge(
             "memory_worker_age_seconds", "Time since the last round of background work ended.", registry=self.registry
@@ -178,6 +192,12 @@ class Metrics:
         self._database_bytes.set(database_bytes)
         self._log_bytes.set(log_bytes)
         self._journal.set(journal_sequence)
+
+    def canary_found(self, worst: Mapping[str, int]) -> None:
+        """Note the worst rank of each sort of probe."""
+        for sort, rank in worst.items():
+            self._canary_rank.labels(sort).set(rank)
+        self._canary_at = time.monotonic()
 
     def worker_ran(self) -> None:
         """Note that a round of background work has ended."""

@@ -209,6 +209,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     worker_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="Pause between two rounds of background work.")
     ] = 5.0
+    canary_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=86_400,
+            description="Pause between two rounds of the canary, which asks for rows that are known; 0 = none.",
+        ),
+    ] = 0.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity that is logged.")
     ] = "info"

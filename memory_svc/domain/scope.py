@@ -2,11 +2,14 @@
 
 import msgspec
 
+# Rows of it only show whether recall works: whoever names it sees them, nobody else does.
+CANARY_AGENT = "_canary"
+
 
 class Scope(msgspec.Struct, frozen=True):
     """What a read may see.
 
-    agent: exact name, `""` being a bucket of its own; None = every agent the caller may read.
+    agent: exact name, `""` being a bucket of its own; None = every agent the caller may read, but the canary.
     project: None = every project, `""` = rows without a project, `"X"` = those of X and those without one.
     channel: `""` = every channel, `"X"` = rows of X and rows without one.
     source: prefix of a memory's source id; `""` = any. Episodes have no source, so a source hides them.
@@ -43,4 +46,5 @@ class Scope(msgspec.Struct, frozen=True):
     def admits(self, agent: str, project: str) -> bool:
         """Whether a row of this agent and project lies in the scope (channel, source and times aside)."""
         projects = self.projects()
-        return (self.agent is None or agent == self.agent) and (projects is None or project in projects)
+        is_seen = agent != CANARY_AGENT if self.agent is None else agent == self.agent
+        return is_seen and (projects is None or project in projects)

@@ -9,6 +9,7 @@ import msgspec
 
 from memory_svc.domain.access.principal import Permission, Principal
 from memory_svc.domain.memory import Kind
+from memory_svc.domain.scope import CANARY_AGENT
 from memory_svc.errors import Problem
 from memory_svc.observe import log
 from memory_svc.storage.interface import JournalRow, Storage
@@ -99,7 +100,7 @@ def changes_in(rows: Iterable[JournalRow], principal: Principal) -> Changes:
     uris: dict[str, None] = {}
     listed = False
     for row in rows:
-        if row.ref.kind is not Kind.PRECISION and may_know(principal, row):
+        if row.ref.kind is not Kind.PRECISION and row.agent != CANARY_AGENT and may_know(principal, row):
             uris[Address.of_row(row.agent, row.ref).uri] = None
             listed = listed or row.effect is None or row.effect.row is None or row.effect.row.revision == 1
     return Changes(tuple(uris), listed)

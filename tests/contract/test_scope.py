@@ -7,11 +7,16 @@ import pytest
 
 from memory_svc.domain.change import ChangeMemory, PutEpisode, PutMemory, PutProfile
 from memory_svc.domain.memory import Episode, Kind, Memory, Profile, Ref
-from memory_svc.domain.scope import Scope
+from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.storage.interface import Candidates, Query, Storage
 from tests.support.corpus import vector, write
 
-AGENTS, PROJECTS, CHANNELS, SOURCES = ("a", "b", ""), ("", "P", "Q"), ("", "c", "d"), ("", "s:1", "s:2", "t:1")
+AGENTS, PROJECTS, CHANNELS, SOURCES = (
+    ("a", "b", "", CANARY_AGENT),
+    ("", "P", "Q"),
+    ("", "c", "d"),
+    ("", "s:1", "s:2", "t:1"),
+)
 # With and without a fraction, on both sides of midnight and of 1970.
 INSTANTS = tuple(
     f"{day}T{clock}+00:00"
@@ -66,7 +71,7 @@ def lies_in(row: Memory | Episode, scope: Scope) -> bool:
     is_memory = isinstance(row, Memory)
     said = row.timestamp if is_memory else row.start_time or row.created_at
     return (
-        scope.agent in (None, row.agent)
+        (scope.agent == row.agent or (scope.agent is None and row.agent != CANARY_AGENT))
         and (scope.project is None or row.project in (scope.project, ""))
         and (not scope.channel or row.channel in (scope.channel, ""))
         and (

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory_svc.domain.memory import Kind
-from memory_svc.domain.scope import Scope
+from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.domain.terms import term
 from memory_svc.domain.text import is_single_character
 from memory_svc.storage.sqlite import bm25
@@ -62,7 +62,7 @@ def corpus_of(connection: apsw.Connection, scope: Scope, kind: Kind) -> Corpus |
         return None
     statement = "SELECT code, rows, terms, windows FROM corpora WHERE kind = ?"
     if scope.agent is None:
-        found = list(connection.execute(f"{statement} ORDER BY code", (kind.code,)))
+        found = list(connection.execute(f"{statement} AND agent <> ? ORDER BY code", (kind.code, CANARY_AGENT)))
     else:
         found = list(connection.execute(f"{statement} AND agent = ?", (kind.code, scope.agent)))
     rows = sum(each[1] for each in found)

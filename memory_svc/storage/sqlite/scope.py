@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from memory_svc.domain.scope import Scope
+from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.storage.interface import Position
 
 # When a row was said, and when it was stored.
@@ -20,11 +20,8 @@ KNOWN: Mapping[str, str] = {
 
 def where(scope: Scope, table: str, *, has_channel: bool = True, has_source: bool = False) -> tuple[str, list[str]]:
     """A condition on `table` that holds for the rows of the scope, and its values."""
-    conditions: list[str] = []
-    values: list[str] = []
-    if scope.agent is not None:
-        conditions.append(f"{table}.agent = ?")
-        values.append(scope.agent)
+    conditions = [f"{table}.agent {'<>' if scope.agent is None else '='} ?"]
+    values = [CANARY_AGENT if scope.agent is None else scope.agent]
     projects = scope.projects()
     if projects is not None:
         conditions.append(f"{table}.project IN ({', '.join('?' * len(projects))})")
@@ -41,7 +38,7 @@ def where(scope: Scope, table: str, *, has_channel: bool = True, has_source: boo
         if instant:
             conditions.append(condition)
             values.append(instant)
-    return " AND ".join(conditions) or "1", values
+    return " AND ".join(conditions), values
 
 
 def older(before: Position | None, table: str) -> tuple[str, list[str | int]]:

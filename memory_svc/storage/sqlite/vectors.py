@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory_svc.domain.memory import Kind, Ref, Vector
-from memory_svc.domain.scope import Scope
+from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.domain.terms import embedded
 from memory_svc.storage.interface import RowVector, Waiting
 from memory_svc.storage.nearest import Matrix
@@ -144,10 +144,10 @@ class Resident:
         if is_ahead and unknown:
             past = Resident()
             past._read(connection, vector.fingerprint, len(query), unknown)
-            found |= past._all(Scope(), query)
+            found |= past._all(None, query)
         return found
 
-    def _all(self, scope: Scope, query: NDArray[np.float32]) -> list[tuple[int, float]]:
+    def _all(self, scope: Scope | None, query: NDArray[np.float32]) -> list[tuple[int, float]]:
         rows = self._seen(scope, self._number)
         return self._matrix.view().best(rows, self._documents, query, len(rows))
 
@@ -232,12 +232,16 @@ class Resident:
         found = [document for number, document in reversed(self._changes) if number > now] if now < self._number else []
         return None if len(found) == CHANGES_KEPT else list(dict.fromkeys(found))
 
-    def _seen(self, scope: Scope, now: int) -> NDArray[np.intp]:
-        """The slots of the scope that have not changed since snapshot `now`."""
+    def _seen(self, scope: Scope | None, now: int) -> NDArray[np.intp]:
+        """The slots of the scope, None = all there are, that have not changed since snapshot `now`."""
         upto = slice(0, self._count)
         agents, projects, channels, sources = self._axes[:, upto]
         seen = (self._born[upto] <= now) & (self._died[upto] == ALIVE)
-        if scope.agent is not None:
+        if scope is None:
+            return np.flatnonzero(seen)
+        if scope.agent is None:
+            seen &= agents != self._names.get(CANARY_AGENT, -1)
+        else:
             seen &= agents == self._names.get(scope.agent, -1)
         for column, names in ((projects, scope.projects()), (channels, scope.channels())):
             if names is not None:

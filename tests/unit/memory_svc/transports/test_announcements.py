@@ -10,6 +10,7 @@ import pytest
 from memory_svc.domain.access.principal import OWNER, Permission, Principal
 from memory_svc.domain.change import ChangeMemory, Forget
 from memory_svc.domain.memory import Kind, Ref
+from memory_svc.domain.scope import CANARY_AGENT
 from memory_svc.errors import Overloaded, Unavailable
 from memory_svc.storage.interface import JournalRow, Storage
 from memory_svc.transports import announcements, news
@@ -53,6 +54,11 @@ async def test_who_may_not_read_is_told_nothing(storage: Storage) -> None:
     made.subscribe(stranger, told.append)
     made.tell(rows)
     assert told == []
+
+
+async def test_the_rows_of_the_canary_are_announced_to_nobody(storage: Storage) -> None:
+    await storage.apply(put("one", agent=CANARY_AGENT))
+    assert changes_in(await storage.journal.after(0, 10), OWNER) == Changes((), listed=False)
 
 
 async def test_the_journal_is_watched_only_while_somebody_listens(storage: Storage) -> None:
