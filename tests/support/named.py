@@ -18,7 +18,7 @@ PACKAGES = ("asyncio", "concurrent", "email", "http", "importlib", "json", "logg
 EACH = 100
 A_FILE = 4
 NAME = re.compile(r"^ *(?:async )?(?:def|class) ([A-Za-z]\w*(?:_|[a-z][A-Z])\w*)", re.MULTILINE)
-RAISED = re.compile(r"raise (\w+)\(\s*[\"']([A-Za-z][^\"'%{}\\]{15,90})[\"']\)")
+RAISED = re.compile(r"raise (\w+)\(\s*[\"']([A-Za-z][^\"'`%{}\\]{15,90})[\"']\)")
 PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\d+(?:\.\d+)+)", re.MULTILINE)
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 PHRASE = re.compile(r"\b[a-z]+ [a-z]+ [a-z]+ [a-z]+ [a-z]+\b")

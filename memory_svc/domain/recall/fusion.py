@@ -46,8 +46,8 @@ class Evidence(msgspec.Struct, frozen=True):
 
     cosines: NaN = the row has no vector. fields, windows, pieces: 0 to 1. speaker, dated, named: whether the query
     names the one who speaks, a time in which the row lies, and only identifiers and versions that the row holds whole.
-    quoted: whether it quotes only phrases that the row holds, or is nothing but names that it holds. held: bit n = the
-    row holds the nth word asked for.
+    quoted: whether it quotes only phrases that the row holds, or, where it quotes none, is nothing but names that the
+    row holds. held: bit n = the row holds the nth word asked for.
     """
 
     documents: Integers

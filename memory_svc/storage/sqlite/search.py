@@ -70,7 +70,7 @@ class Search:
             pieces=_column(documents, pieces),
             dated=_dated(connection, documents, query.times),
             named=named,
-            quoted=(_column(documents, quoted) == 1.0) | (named & query.names_alone),
+            quoted=_column(documents, quoted) == 1.0 if query.phrases else named & query.names_alone,
         )
         return Candidates(
             vectors=near,

@@ -54,6 +54,11 @@ async def test_five_hundred_things_asked_for_by_name_stand_first(
         await other.embedder.close()
 
 
+async def test_a_message_of_nothing_but_names_is_held_by_what_holds_them_in_that_order(house: House) -> None:
+    row = Named("KeyError: root_v2.0", "KeyError: root_v2.0 again in the staging log", "root_v2.0 KeyError:")
+    assert await missed(house, await stored(house, [row])) == []
+
+
 async def test_what_a_query_names_among_other_words_counts(house: House) -> None:
     await stored(house, [Named("q", "bug-204 was closed", "the bug with the bus line 204 was closed in the meantime")])
     answer = await house.call("recall", agent_id="a", query="in the meantime, was bug-204 closed?")
