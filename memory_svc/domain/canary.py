@@ -4,7 +4,7 @@ Each question tests one arm: by meaning (it shares no word with its row), or by 
 is not hidden by another that finds the row all the same.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 import msgspec
@@ -14,6 +14,8 @@ SORTS: tuple[Sort, ...] = get_args(Sort)
 # Rows asked for, more than there are. A row that is not among them, or that its arm has not found, counts as the next.
 ROWS = 30
 NOT_FOUND = ROWS + 1
+# Orders of recall in which other arms go before the words.
+NOT_BY_WORDS = ("cascade", "confidence")
 
 
 class Probe(msgspec.Struct, frozen=True):
@@ -29,10 +31,10 @@ class Probe(msgspec.Struct, frozen=True):
         return "vectors" if self.sort == "meaning" else "words"
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A row of an answer, and its rank in each arm that found it."""
+class Seen(msgspec.Struct, frozen=True):
+    """Where a probe's row stands: its place in the answer from 1, NOT_FOUND = nowhere, and its rank in each arm."""
 
-    content: str
+    place: int
     arms: Mapping[str, int]
 
 
@@ -98,23 +100,22 @@ LOOK_ALIKES = (
 CONTENTS = (*(probe.content for probe in PROBES), *LOOK_ALIKES)
 
 
-def ranked(probe: Probe, best_first: Iterable[Found], *, mode: str) -> Ranked:
-    """The probe's rank. A cascade puts other arms before the words: there a question by words goes by its arm alone."""
-    is_by_arm = mode == "cascade" and probe.arm == "words"
-    ranks = [
-        row.arms[probe.arm] if is_by_arm else max(place, row.arms[probe.arm])
-        for place, row in enumerate(best_first, start=1)
-        if row.content == probe.content and probe.arm in row.arms
-    ]
-    return Ranked(probe.sort, probe.query, ranks[0] if ranks else NOT_FOUND)
+def ranked(probe: Probe, seen: Seen, order: str) -> Ranked:
+    """The probe's rank. Where the order is not by words, a question by words goes by the rank in its arm alone."""
+    in_arm = seen.arms.get(probe.arm, NOT_FOUND)
+    is_by_arm = probe.arm == "words" and order in NOT_BY_WORDS
+    return Ranked(probe.sort, probe.query, in_arm if is_by_arm else max(seen.place, in_arm))
 
 
-def judged(answers: Mapping[Probe, Sequence[Found]], vectors: str, mode: str) -> Examined:
-    """What the answers prove. vectors: what recall told of that arm: ran, or skipped or degraded and why."""
+def judged(answers: Mapping[Probe, Seen], vectors: str, order: str) -> Examined:
+    """What the answers prove. vectors: what recall told of that arm: ran, or skipped or degraded and why.
+
+    order: by what recall says that it orders rows.
+    """
     is_skipped = vectors.startswith("skipped")
-    asked = {probe: rows for probe, rows in answers.items() if not (is_skipped and probe.arm == "vectors")}
+    asked = {probe: seen for probe, seen in answers.items() if not (is_skipped and probe.arm == "vectors")}
     return Examined(
-        ranks=[ranked(probe, rows, mode=mode) for probe, rows in asked.items()],
+        ranks=[ranked(probe, seen, order) for probe, seen in asked.items()],
         degraded=vectors if vectors.startswith("degraded") else "",
         skipped=["meaning"] if is_skipped else [],
     )

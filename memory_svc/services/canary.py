@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from memory_svc.domain.access.principal import Principal
-from memory_svc.domain.canary import CONTENTS, PROBES, ROWS, Examined, Found, judged
+from memory_svc.domain.canary import CONTENTS, NOT_FOUND, PROBES, ROWS, Examined, Seen, judged
+from memory_svc.domain.memory import Kind, Ref
 from memory_svc.domain.scope import CANARY_AGENT
 from memory_svc.observe import Metrics
 from memory_svc.services.memory.contents import list_memories
@@ -19,21 +20,20 @@ from memory_svc.services.operation import Call, Runtime, read
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 PRINCIPAL = Principal(name="canary")
 LISTED_MAX = 500
-QUESTION = {"agent_id": CANARY_AGENT, "limit": ROWS, "deep": True, "full_content": True, "trace": True}
+QUESTION = {"agent_id": CANARY_AGENT, "limit": ROWS, "deep": True, "trace": True}
 
 
 async def examined(ask: Ask) -> Examined:
     """Store what is not there yet, ask for every probe, and judge. Raises what an operation raises."""
-    listed = await ask("list_memories", {"agent_id": CANARY_AGENT, "limit": LISTED_MAX})
-    held = {row["content"] for row in listed["memories"]}
-    for content in CONTENTS:
-        if content not in held:
-            await ask("store", {"agent_id": CANARY_AGENT, "content": content})
-    answers = {probe: await ask("recall", {**QUESTION, "query": probe.query}) for probe in PROBES}
+    refs = await _stored(ask)
+    answers = {
+        probe: await ask("recall", {**QUESTION, "query": probe.query, "trace_refs": [refs[probe.content]]})
+        for probe in PROBES
+    }
     told = [each["channels"]["vectors"] for each in answers.values()]
-    found = {probe: _best_first(answer) for probe, answer in answers.items()}
-    mode = answers[PROBES[0]]["trace"]["mode"]
-    return judged(found, next((each for each in told if each != "ran"), "ran"), mode)
+    seen = {probe: _seen(answer, refs[probe.content]) for probe, answer in answers.items()}
+    order = answers[PROBES[0]]["trace"]["mode"]
+    return judged(seen, next((each for each in told if each != "ran"), "ran"), order)
 
 
 class Canary:
@@ -70,6 +70,17 @@ def inside(runtime: Runtime) -> Ask:
     return ask
 
 
-def _best_first(answer: Mapping[str, Any]) -> list[Found]:
-    arms = {row["ref"]: {name: arm["rank"] for name, arm in row["arms"].items()} for row in answer["trace"]["rows"]}
-    return [Found(row["content"], arms[row["ref"]]) for row in reversed(answer["messages"])]
+async def _stored(ask: Ask) -> dict[str, str]:
+    """The refs of the canary's rows by what they say, once all of them are stored."""
+    listed = await ask("list_memories", {"agent_id": CANARY_AGENT, "limit": LISTED_MAX})
+    ids = {row["content"]: row["id"] for row in listed["memories"]}
+    for content in CONTENTS:
+        if content not in ids:
+            ids[content] = (await ask("store", {"agent_id": CANARY_AGENT, "content": content}))["id"]
+    return {content: str(Ref(Kind.MEMORY, id)) for content, id in ids.items()}
+
+
+def _seen(answer: Mapping[str, Any], ref: str) -> Seen:
+    rows = [row.get("ref") for row in reversed(answer["messages"])]
+    arms = next(row.get("arms", {}) for row in answer["trace"]["rows"] if row["ref"] == ref)
+    return Seen(rows.index(ref) + 1 if ref in rows else NOT_FOUND, {name: arm["rank"] for name, arm in arms.items()})

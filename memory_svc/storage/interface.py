@@ -41,8 +41,8 @@ class Query(msgspec.Struct, frozen=True):
     words: distinct folded words, () = the word arms do not run. vector: of the query, None = the vector arms do not
     run. depth: rows an arm may give. pieces: what may stand inside longer words. phrases: what the query quotes.
     times: stretches of time that the query names, half open, as ISO-8601 in UTC. newest_rows: how many rows of the
-    scope, those stored last, the vector arm looks through; 0 = all. names: its identifiers and versions; names_alone: it
-    is nothing else.
+    scope, those stored last, the vector arm looks through; 0 = all. names: its identifiers and versions. names_alone:
+    it is nothing else.
     """
 
     words: tuple[str, ...]

@@ -8,9 +8,9 @@ from memory_svc.domain.canary import (
     PROBES,
     SORTS,
     Examined,
-    Found,
     Probe,
     Ranked,
+    Seen,
     judged,
     ranked,
 )
@@ -42,38 +42,37 @@ def test_every_sort_has_a_probe_and_the_agent_has_too_few_rows_for_the_gate() ->
 
 
 @pytest.mark.parametrize(
-    ("rows", "rank"),
+    ("seen", "rank"),
     [
-        ([Found("gulls nest", {"words": 1})], 1),
-        ([Found("other", {}), Found("gulls nest", {"vectors": 3, "words": 1})], 2),
-        ([Found("gulls nest", {"vectors": 1, "words": 3})], 3),
-        ([Found("gulls nest", {"vectors": 1})], NOT_FOUND),
-        ([Found("other", {"words": 1})], NOT_FOUND),
-        ([], NOT_FOUND),
+        (Seen(1, {"words": 1}), 1),
+        (Seen(2, {"vectors": 3, "words": 1}), 2),
+        (Seen(1, {"vectors": 1, "words": 3}), 3),
+        (Seen(1, {"vectors": 1}), NOT_FOUND),
+        (Seen(NOT_FOUND, {"words": 1}), NOT_FOUND),
+        (Seen(NOT_FOUND, {}), NOT_FOUND),
     ],
 )
-def test_a_row_that_its_arm_has_not_found_does_not_count(rows: list[Found], rank: int) -> None:
-    assert ranked(PROBE, rows, mode="weighted") == Ranked("english", "gull", rank)
+def test_a_row_that_its_arm_has_not_found_does_not_count(seen: Seen, rank: int) -> None:
+    assert ranked(PROBE, seen, "weighted") == Ranked("english", "gull", rank)
 
 
-def test_in_a_cascade_a_question_by_words_goes_by_its_arm_alone() -> None:
-    rows = [Found("other", {"vectors": 1}), Found("gulls nest", {"vectors": 2, "words": 1})]
-    assert [ranked(PROBE, rows, mode=mode).rank for mode in ("rrf", "cascade")] == [2, 1]
-    by_meaning = Probe("meaning", "gulls nest", "sea birds brood")
-    assert ranked(by_meaning, rows, mode="cascade").rank == 2
+def test_where_the_order_is_not_by_words_a_question_by_words_goes_by_its_arm_alone() -> None:
+    seen = Seen(2, {"vectors": 2, "words": 1})
+    assert [ranked(PROBE, seen, order).rank for order in ("rrf", "cascade", "confidence")] == [2, 1, 1]
+    assert ranked(Probe("meaning", "gulls nest", "sea birds brood"), seen, "cascade").rank == 2
 
 
 def test_all_is_well_where_every_row_is_the_first() -> None:
-    answers = {probe: [Found(probe.content, {probe.arm: 1})] for probe in PROBES}
+    answers = {probe: Seen(1, {probe.arm: 1}) for probe in PROBES}
     assert judged(answers, "ran", "rrf").is_well
     assert judged(answers, "ran", "rrf").worst == dict.fromkeys(SORTS, 1)
     assert not judged(answers, "degraded: the embedding server does not answer", "rrf").is_well
-    second = judged({**answers, PROBES[-1]: [Found("other", {}), *answers[PROBES[-1]]]}, "ran", "rrf")
+    second = judged({**answers, PROBES[-1]: Seen(2, {"words": 1})}, "ran", "rrf")
     assert (second.is_well, second.worst["thai"]) == (False, 2)
 
 
 def test_without_an_embedding_server_nothing_is_asked_by_meaning() -> None:
-    found = judged({probe: [Found(probe.content, {"words": 1})] for probe in PROBES}, "skipped: none is set", "rrf")
+    found = judged({probe: Seen(1, {"words": 1}) for probe in PROBES}, "skipped: none is set", "rrf")
     assert (found.is_well, found.skipped, found.tests("meaning")) == (True, ["meaning"], False)
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from memory_svc import app
 from memory_svc.domain.canary import CONTENTS, NOT_FOUND, PROBES, SORTS
-from memory_svc.domain.recall.fusion import Mode
 from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.domain.text import words
 from memory_svc.services.canary import Canary, examined, inside
@@ -43,9 +42,13 @@ async def test_every_arm_finds_its_rows_and_they_are_stored_once(house: House) -
     assert await house.storage.journal.latest() == len(CONTENTS)
 
 
-@pytest.mark.parametrize("mode", ["rrf", "rsf", "cascade"])
-async def test_every_mode_is_well(house: House, storage: Storage, settings: Settings, mode: Mode) -> None:
-    other = House(storage, msgspec.structs.replace(settings, recall_mode=mode, preview_chars=5))
+@pytest.mark.parametrize(
+    "more",
+    [{"recall_mode": "rrf"}, {"recall_mode": "rsf"}, {"recall_mode": "cascade"}, {"confidence": True, "autocut": True}],
+    ids=str,
+)
+async def test_every_order_is_well(house: House, storage: Storage, settings: Settings, more: dict[str, object]) -> None:
+    other = House(storage, msgspec.structs.replace(settings, preview_chars=5, **more))
     other.server.words, other.server.alike = house.server.words, house.server.alike
     found = await examined(inside(other.catalogue.runtime))
     assert found.is_well, found
