@@ -48,10 +48,16 @@ class Advisory(msgspec.Struct, frozen=True):
     advisory_scope: str = "principal"
 
 
+class _Reading(msgspec.Struct):
+    truncated: bool = False
+    window_end_char: int | None = None
+
+
 class _Answer(msgspec.Struct):
     embeddings: list[list[float]]
     dimensions: int
     fingerprint: str | None = None
+    token_info: list[_Reading] | None = None
 
 
 class Faulty(Exception):
@@ -131,6 +137,7 @@ class Embedder:
     ) -> list[Vector | None] | None:
         """One L2-normalised vector a text, in order, None for a text it makes no sound vector of.
 
+        Of a document of which the window holds a part alone, a vector tells how many characters were `read`.
         None at once while the breaker is open, and when no text gets a vector in time. seconds: how long the
         server has; None = as the settings say for that role. within: how long the caller waits. That it waits less is
         no fault of the server: the request goes on without it, and counts when the server's time is over. Callers
@@ -226,11 +233,14 @@ class Embedder:
         found = [each for batch in batches(texts) for each in await self._ask(batch, role)]
         if texts and all(isinstance(each, Faulty) for each in found):
             raise next(each for each in found if isinstance(each, Faulty))
-        return [None if isinstance(each, Faulty) else each for each in found]
+        return [
+            None if isinstance(each, Faulty) else _cut_here(each, text) for each, text in zip(found, texts, strict=True)
+        ]
 
     async def _ask(self, texts: Sequence[str], role: Role) -> list[Vector | Faulty]:
+        request = {"texts": texts, "input_type": role, **({"token_info": True} if role == "document" else {})}
         try:
-            status, content = await self._send(msgspec.json.encode({"texts": texts, "input_type": role}))
+            status, content = await self._send(msgspec.json.encode(request))
         except OSError as error:
             raise Faulty("unreachable", f"it cannot be reached ({error})") from error
         if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -243,18 +253,18 @@ class Embedder:
             raise Faulty("garbage", "its answer is not what the contract says") from error
         if len(answer.embeddings) != len(texts):
             raise Faulty("count", f"it gave {len(answer.embeddings)} vectors for {len(texts)} texts")
-        return self._sound(answer)
+        return self._sound(answer, texts)
 
-    def _sound(self, answer: _Answer) -> list[Vector | Faulty]:
+    def _sound(self, answer: _Answer, texts: Sequence[str]) -> list[Vector | Faulty]:
         fingerprint = answer.fingerprint or f"unknown:{answer.dimensions}"
         if fingerprint == self.fingerprint and self._dimensions not in (0, answer.dimensions):
             raise Faulty(
                 "dimension", f"its model gave {self._dimensions} dimensions before and {answer.dimensions} now"
             )
         found: list[Vector | Faulty] = []
-        for values in answer.embeddings:
+        for values, read in zip(answer.embeddings, _read(answer, texts), strict=True):
             try:
-                found.append(Vector(fingerprint, unit(values, answer.dimensions)))
+                found.append(Vector(fingerprint, unit(values, answer.dimensions), read))
             except Faulty as fault:
                 self._metrics.embedding_failed(fault.fault)
                 found.append(fault)
@@ -288,6 +298,22 @@ class Embedder:
 
     def _tell(self) -> None:
         self._metrics.embedding_state(self._breaker.state, degraded=bool(self.failure))
+
+
+def _cut_here(vector: Vector, text: str) -> Vector:
+    """A text that is too long to be sent whole was read as far as it was sent, where the window did not end before."""
+    if vector.read is None and len(text) > TEXT_CHARS_MAX:
+        return msgspec.structs.replace(vector, read=TEXT_CHARS_MAX)
+    return vector
+
+
+def _read(answer: _Answer, texts: Sequence[str]) -> list[int | None]:
+    """How many characters of each text the model read where its window cut it; None = all, or it does not say."""
+    readings = answer.token_info or []
+    if len(readings) != len(texts):
+        return [None] * len(texts)
+    ends = (each.window_end_char if each.truncated else None for each in readings)
+    return [end if end is not None and 0 < end < len(text) else None for end, text in zip(ends, texts, strict=True)]
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -58,6 +58,18 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         float,
         Meta(gt=0, le=3600, description="Pause after which an unused embedding server is asked whether it is well."),
     ] = 30.0
+    block_chars: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="Characters of the blocks in which a longer text is embedded; 0 = as many as the model reads.",
+        ),
+    ] = 0
+    blocks_max: Annotated[
+        int,
+        Meta(ge=1, le=1000, description="Blocks of one text at most; what lies behind is found by its words alone."),
+    ] = 64
     default_agent: Annotated[
         str, Meta(description="Agent meant where a store names none; empty = it must be named.")
     ] = ""

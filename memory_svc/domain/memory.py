@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from memory_svc.domain.blocks import Span
 from memory_svc.errors import Invalid
 
 TEXT_FIELD_CHARS_MAX = 8000
@@ -139,11 +140,30 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.beta or self.method or self.z_factor or self.percentile or self.sample_size)
 
 
+class Block(msgspec.Struct, frozen=True):
+    """A part of a row's content, from and to, with the values of its vector."""
+
+    start: int
+    stop: int
+    values: bytes
+
+
 class Vector(msgspec.Struct, frozen=True):
-    """An L2-normalised embedding: little-endian float32 values, and the fingerprint of the model that made it."""
+    """An L2-normalised embedding: little-endian float32 values, and the fingerprint of the model that made it.
+
+    read: how many characters of the text it stands for, where the rest of them still lack blocks; None = none do.
+    blocks: of a long text all of them, in order, the first with the vector's own values.
+    """
 
     fingerprint: str
     values: bytes
+    read: int | None = None
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def spans(self) -> list[Span] | None:
+        """Where the blocks of a text lie, [] where one vector stands for all of it; None = it waits for some."""
+        return None if self.read is not None else [Span(each.start, each.stop) for each in self.blocks]
 
 
 Row = Memory | Episode | Profile | Precision

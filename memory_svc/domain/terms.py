@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from snowballstemmer.english_stemmer import EnglishStemmer  # type: ignore[import-untyped]
 
+from memory_svc.domain.blocks import Passage
 from memory_svc.domain.memory import Episode, Memory, Row
 from memory_svc.domain.text import STOP_WORDS, TOKEN, WORD_CHARS_MAX, fold, normal, words
 
@@ -74,19 +75,20 @@ def fields_of(row: Row) -> Fields:
     return Fields()
 
 
-def embedded(row: Row) -> str:
+def embedded(row: Row) -> Passage:
     """The text whose vector a row has: a line of talk with who speaks and the day before it; "" of a profile.
 
-    Both are left out where the text begins with the speaker already.
+    Both are left out where the text begins with the speaker already, and stand before its further blocks all the same.
     """
     if isinstance(row, Episode):
-        return f"{row.summary}\n{row.keywords}" if row.keywords else row.summary
+        return Passage(f"{row.summary}\n{row.keywords}" if row.keywords else row.summary)
     if not isinstance(row, Memory):
-        return ""
+        return Passage("")
     speaker = _name(row.source)
-    if not speaker or row.content.startswith(speaker):
-        return row.content
-    return f"{speaker} ({_day_in_words(row.timestamp[:10])}): {row.content}"
+    lead = f"{speaker} ({_day_in_words(row.timestamp[:10])}): " if speaker else ""
+    if row.content.startswith(speaker):
+        return Passage(row.content, lead)
+    return Passage(lead + row.content, lead, len(lead))
 
 
 def talk_of(memory: Memory) -> str:

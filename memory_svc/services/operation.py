@@ -11,13 +11,16 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, get_type_hints
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from memory_svc.domain.access.principal import OWNER, Permission, Principal
+from memory_svc.domain.blocks import Passage, covered
 from memory_svc.domain.change import Change, Write
 from memory_svc.domain.memory import Ref, Vector, utc
 from memory_svc.embedding import Embedder, Role
 from memory_svc.errors import Denied, Invalid, NotFound, Unavailable
 from memory_svc.observe import Metrics
+from memory_svc.services import blocks
 from memory_svc.services.limits import Limits
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Storage
@@ -57,11 +60,16 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What has become of a text that was taken: on disk, found by its words, found by its meaning."""
+    """What has become of a text that was taken: on disk, found by its words, found by its meaning.
+
+    blocks: how many vectors stand for a long text. vector_chars: how much of it they stand for, where not for all.
+    """
 
     text: Literal["done"] = "done"
     words: Literal["done"] = "done"
     vector: Literal["done", "waiting"] = "done"
+    blocks: int | UnsetType = UNSET
+    vector_chars: int | UnsetType = UNSET
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,19 +105,30 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         vectors = await self.embedder.embed([text], role, within=self.seconds_left / 2)
         return vectors[0] if vectors else None
 
-    async def vector_of(self, text: str) -> dict[int, Vector]:
+    async def vector_of(self, passage: Passage) -> dict[int, Vector]:
         """The vector of the row that the first change of a Write makes, by the change's index; {} = it must wait."""
-        vector = await self.vector(text, "document")
-        if vector is None:
+        until = time.monotonic() + min(self.settings.embedding_store_seconds, self.seconds_left / 2)
+        found = await self.vector(blocks.first_text(passage, self.settings), "document")
+        if found is None:
             self.embedder.waiting += 1
             return {}
+        vector = blocks.begun(passage, found, self.settings)
+        if vector.read is not None:
+            vector = await blocks.in_time(self.embedder, passage, vector, self.settings, until)
+            self.embedder.waiting += vector.read is not None
         return {0: vector}
 
-    async def receipt(self, ref: Ref, vectors: Mapping[int, Vector]) -> Receipt:
+    async def receipt(self, ref: Ref, vectors: Mapping[int, Vector], passage: Passage) -> Receipt:
         """What has become of a text; read anew where this call did not write its vector."""
-        done = bool(vectors) and not self.call.idempotency_key
-        done = done or await self.storage.derived.has_vector(ref)
-        return Receipt(vector="done" if done else "waiting")
+        is_own = bool(vectors) and not self.call.idempotency_key
+        held = vectors[0].spans if is_own else await self.storage.derived.spans(ref)
+        if held is None:
+            return Receipt(vector="waiting")
+        chars, reached = len(passage.text) - passage.begins, covered(held)
+        return Receipt(
+            blocks=len(held) or UNSET,
+            vector_chars=reached if held and reached < chars else UNSET,
+        )
 
     def write(self, *changes: Change) -> Write:
         """These changes as one Write of this call."""

@@ -3,15 +3,16 @@
 import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from memory_svc.domain.memory import Vector, utc
 from memory_svc.embedding import PROBE, Embedder
 from memory_svc.errors import Conflict
 from memory_svc.observe import Metrics
+from memory_svc.services import blocks
 from memory_svc.services.memory.calibrate import calibrated, defaults_of
 from memory_svc.settings import Settings
-from memory_svc.storage.interface import Due, RowVector, Storage
+from memory_svc.storage.interface import Due, RowVector, Storage, Waiting
 
 BATCH_ROWS = 32
 BATCHES = 20
@@ -145,20 +146,36 @@ class Worker:
             await asyncio.sleep(BREATH_SECONDS if more else self._pause_seconds)
 
     async def _fill(self, fingerprint: str) -> bool:
-        """One batch; whether there may be more to do."""
+        """One batch; whether there may be more to do. First vectors come before further blocks."""
         rows = await self._storage.derived.waiting(fingerprint, BATCH_ROWS)
-        if not rows:
+        bare = [row for row in rows if not row.has_first]
+        made = await (self._first(bare) if bare else self._whole(rows))
+        if not made or self._embedder.fingerprint != fingerprint:
             return False
+        return await self._storage.derived.set_vectors(made) > 0
+
+    async def _first(self, rows: Sequence[Waiting]) -> list[RowVector]:
+        """The first vector of each of these rows; [] where the server gives none."""
         # With a text that every model can read in the batch, one that it cannot read is told from a server that fails.
-        texts = [*(row.text for row in rows), PROBE]
+        texts = [*(blocks.first_text(row.passage, self._settings) for row in rows), PROBE]
         vectors = await self._embedder.embed(texts, "document", BATCH_SECONDS_MAX)
-        if vectors is None or vectors[-1] is None or self._embedder.fingerprint != fingerprint:
-            return False
-        none = Vector(fingerprint, b"")
-        kept = await self._storage.derived.set_vectors(
-            [RowVector(row.ref, row.revision, vector or none) for row, vector in zip(rows, vectors[:-1], strict=True)]
-        )
-        return kept > 0 and len(rows) == BATCH_ROWS
+        if vectors is None or vectors[-1] is None:
+            return []
+        none = Vector(self._embedder.fingerprint, b"")
+        return [
+            RowVector(row.ref, row.revision, blocks.begun(row.passage, vector, self._settings) if vector else none)
+            for row, vector in zip(rows, vectors[:-1], strict=True)
+        ]
+
+    async def _whole(self, rows: Sequence[Waiting]) -> list[RowVector]:
+        """The vector of each of these rows with all blocks; [] where the server does not give them."""
+        made = []
+        for row in rows:
+            vector = await blocks.at_leisure(self._embedder, row.passage, self._settings)
+            if vector is None:
+                return []
+            made.append(RowVector(row.ref, row.revision, vector))
+        return made
 
 
 def _is_urgent(due: Due) -> bool:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from memory_svc.domain.blocks import Passage, Span
 from memory_svc.domain.change import Applied, Effect, Write
 from memory_svc.domain.memory import Episode, Memory, Precision, Profile, Ref, Row, Vector
 from memory_svc.domain.recall.calibration import Calibration
@@ -28,11 +29,12 @@ class RowVector(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A row whose text has no vector of the present model yet."""
+    """A row whose text has no vector of the present model yet, or (has_first) only that of its first block."""
 
     ref: Ref
     revision: int
-    text: str
+    passage: Passage
+    has_first: bool = False
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -91,7 +93,8 @@ class Candidates(msgspec.Struct, frozen=True):
     episodes by text score. tells: what each of the query's words tells, its idf among the agent's memories.
     threshold: what the best row's evidence must reach, None = not calibrated for this agent and the query's model.
     past: how old each is and how often it was recalled. rows: those of these refs that there are, as the snapshot has
-    them. Both are only to be asked inside it.
+    them. spans: of those of which a block other than the first is nearest to the query, where in the content it lies.
+    These are only to be asked inside the snapshot.
     """
 
     vectors: Hits
@@ -105,6 +108,7 @@ class Candidates(msgspec.Struct, frozen=True):
     threshold: float | None
     past: Past
     rows: Callable[[Sequence[Ref]], Mapping[Ref, Row]]
+    spans: Callable[[Sequence[Ref]], Mapping[Ref, Span]]
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -224,15 +228,18 @@ class Derived(Protocol):
     """What can be made anew from the rows: vectors. Not truth, not journaled."""
 
     async def waiting(self, fingerprint: str, limit: int) -> list[Waiting]:
-        """Rows without a vector of that fingerprint, oldest first."""
+        """Rows without a vector of that fingerprint, oldest first, then one that lacks further blocks of it."""
         ...
 
     async def waiting_count(self, fingerprint: str) -> int:
-        """How many rows lack a vector of that fingerprint; "" counts those that have none at all."""
+        """How many rows lack a vector of that fingerprint or a block; "" counts those that have none at all."""
         ...
 
-    async def has_vector(self, ref: Ref) -> bool:
-        """Whether the row has a vector, of whatever model."""
+    async def spans(self, ref: Ref) -> list[Span] | None:
+        """Where the blocks of a row's content lie that have vectors, of whatever model, [] where one stands for all.
+
+        None = the row waits for a vector or for further blocks.
+        """
         ...
 
     async def forget_vectors(self) -> int:

@@ -14,8 +14,10 @@ from embed_svc.service import Embedder as Server
 from embed_svc.service import Readiness
 from embed_svc.settings import Settings as ServerSettings
 from embed_svc.wire import Observed
+from memory_svc.domain.blocks import Passage, covered
 from memory_svc.embedding import Embedder as Client
 from memory_svc.observe import Metrics
+from memory_svc.services.blocks import at_leisure
 from memory_svc.settings import Settings
 from tests.support.embed_model import FINGERPRINT, FakeModel
 
@@ -75,3 +77,21 @@ async def test_a_server_that_is_not_ready_is_a_failure_that_passes(client: Clien
     readiness.open(server)
     assert await client.embed(["x"], "query") is not None
     assert client.failure == ""
+
+
+async def test_a_text_that_is_longer_than_the_window_is_read_to_its_end_in_blocks(client: Client) -> None:
+    text = " ".join(f"word{number}" for number in range(100))
+    vectors = await client.embed([text, "short"], "document", 30)
+    assert vectors is not None
+    assert [vector.read for vector in vectors if vector] == [len("word0 word1 word2 word3 word4 word5 word6"), None]
+    whole = await at_leisure(client, Passage(text), Settings(data_dir="unused"))
+    assert whole is not None
+    assert whole.read is None
+    assert len(whole.blocks) > 14
+    assert covered(whole.spans or []) == len(text)
+    assert whole.blocks[0].values == whole.values == vectors[0].values
+
+
+async def test_of_a_query_it_is_not_asked_how_far_it_was_read(client: Client) -> None:
+    vectors = await client.embed(["word " * 100], "query", 30)
+    assert [vector and vector.read for vector in vectors or []] == [None]

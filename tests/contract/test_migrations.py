@@ -46,7 +46,10 @@ def old_database(path: Path, version: int, rows: int = 1) -> None:
             instant = f"2026-03-01T00:{at % 60:02}:00+00:00"
             connection.execute(MEMORY, (text.encode()[:16] + bytes([at % 256]), text, instant, '{"session": "s"}', NOW))
             values = (connection.last_insert_rowid() << 4, at, vector(text).values)
-            connection.execute("INSERT INTO vectors VALUES (?, ?, 1, 'f1', ?)", values)
+            connection.execute(
+                "INSERT INTO vectors (document, number, revision, fingerprint, vector) VALUES (?, ?, 1, 'f1', ?)",
+                values,
+            )
         connection.execute(
             "INSERT INTO episodes (agent, project, channel, summary, keywords, start_time, end_time, created_at,"
             " resolved, revision) VALUES ('a', '', '', 'a talk', 'harbour', '', '', ?, 0, 1)",

@@ -109,7 +109,7 @@ async def test_a_changed_or_erased_row_is_found_no_more_by_what_it_was(storage: 
 async def test_a_vector_is_kept_only_for_the_revision_it_was_made_of(storage: Storage) -> None:
     await storage.apply(put("apple"))
     waiting = (await storage.derived.waiting("f1", 10))[0]
-    assert (str(waiting.ref), waiting.revision, waiting.text) == ("mem:1", 1, "apple")
+    assert (str(waiting.ref), waiting.revision, waiting.passage.text) == ("mem:1", 1, "apple")
     await storage.apply(write(ChangeMemory(1, "plum")))
     assert await storage.derived.set_vectors([RowVector(waiting.ref, waiting.revision, vector("apple"))]) == 0
     assert await storage.derived.set_vectors([RowVector(waiting.ref, 2, vector("plum"))]) == 1
@@ -124,7 +124,7 @@ async def test_vectors_of_another_model_wait_and_are_never_compared(storage: Sto
     await storage.apply(put("new"), {0: vector("same", "f1")})
     await storage.apply(put("none"))
     assert [ref for ref, _ in await nearest(storage, Scope(), "same")] == ["mem:2"]
-    assert {row.text for row in await storage.derived.waiting("f1", 10)} == {"old", "none"}
+    assert {row.passage.text for row in await storage.derived.waiting("f1", 10)} == {"old", "none"}
     assert await storage.derived.waiting_count("f1") == 2
     assert await storage.derived.waiting_count("") == 1
     old = await candidates(storage, Scope(), Query((), vector("same", "f0"), 10))

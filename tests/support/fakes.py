@@ -5,7 +5,9 @@ import datetime as dt
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable
+from typing import Any
 
 DIMENSIONS = 64
 
@@ -36,7 +38,8 @@ class EmbeddingServer:
 
     fault: "" | "refuse" | "hang" | "slow" | "status" | "busy" | "garbage" | "zero" | "long" | "count" | "nan" |
     "dimension" | "other_dimension". unreadable: a text of which it makes no sound vector. words: how texts are cut.
-    alike: texts that have the vector of another.
+    alike: texts that have the vector of another. window: how many words it reads of a text, 0 = all. tells_window:
+    whether it says so.
     """
 
     def __init__(self) -> None:
@@ -45,6 +48,8 @@ class EmbeddingServer:
         self.unreadable = "\0"
         self.words: Callable[[str], list[str]] = str.split
         self.alike: dict[str, str] = {}
+        self.window = 0
+        self.tells_window = True
         self.asked: list[tuple[str, list[str]]] = []
 
     async def __call__(self, request: bytes) -> tuple[int, bytes]:
@@ -59,10 +64,13 @@ class EmbeddingServer:
             "garbage": (200, b"<html>"),
             "nan": (200, b'{"embeddings":[[NaN]],"dimensions":1}'),
         }
-        return plain.get(self.fault) or (200, json.dumps(self._answer(body["texts"])).encode())
+        return plain.get(self.fault) or (200, json.dumps(self._answer(body)).encode())
 
-    def _answer(self, texts: list[str]) -> dict[str, object]:
-        vectors = [bag_of_words(self.alike.get(text, text), self.words) for text in texts]
+    def _answer(self, body: dict[str, Any]) -> dict[str, object]:
+        texts = body["texts"]
+        ends = [self._end(text) for text in texts]
+        read = [self.alike.get(text, text[:end]) for text, end in zip(texts, ends, strict=True)]
+        vectors = [bag_of_words(text, self.words) for text in read]
         bent = {
             "zero": [[0.0] * DIMENSIONS for _ in vectors],
             "long": [[2.0 * value for value in vector] for vector in vectors],
@@ -70,11 +78,19 @@ class EmbeddingServer:
             "count": vectors[1:],
         }
         spoiled = [
-            [0.0] * DIMENSIONS if self.unreadable in text else each for text, each in zip(texts, vectors, strict=True)
+            [0.0] * DIMENSIONS if self.unreadable in text[:end] else each
+            for text, end, each in zip(texts, ends, vectors, strict=True)
         ]
         is_longer = self.fault in ("dimension", "other_dimension")
+        told = [{"truncated": end < len(text), "window_end_char": end} for text, end in zip(texts, ends, strict=True)]
         return {
             "embeddings": bent.get(self.fault, spoiled),
             "dimensions": DIMENSIONS + is_longer,
             "fingerprint": self.fingerprint,
+            **({"token_info": told} if body.get("token_info") and self.tells_window else {}),
         }
+
+    def _end(self, text: str) -> int:
+        """How many characters of a text it reads."""
+        ends = [match.end() for match in re.finditer(r"\S+", text)]
+        return ends[self.window - 1] if 0 < self.window < len(ends) else len(text)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from memory_svc.domain import blocks
+from memory_svc.domain.blocks import BLANKS, SENTENCE_END
 from memory_svc.domain.terms import term
 from memory_svc.domain.text import ASCII_WORD, MARKS, TOKEN, UNSPACED, fold, words
 
@@ -14,8 +16,6 @@ EXCERPT_CHARS_MAX = 800
 NEAR_CHARS = 80
 WEIGHT_STEPS = 1_000_000
 CHARACTER = re.compile(rf"[{UNSPACED}][{MARKS}]*")
-SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*\s+|[。．！？]+[」』）]*|\n+")
-BLANKS = re.compile(r"\s+")
 
 
 class Hit(NamedTuple):
@@ -130,6 +130,16 @@ def excerpt(text: str, shown: int, asked: Asked) -> str:
     if best.weight <= asked.weight(before):
         return ""
     return _around(text, best, min(shown, beyond[0].start)).strip()
+
+
+def excerpt_of(part: blocks.Span, text: str, shown: int, asked: Asked) -> str:
+    """What tells most in this part of a text beyond the first `shown` characters; its beginning where no word does.
+
+    "" where the part lies within those characters.
+    """
+    start = part.start if part.start >= shown else _begin(text, shown, min(shown + NEAR_CHARS, part.stop))
+    beyond = text[start : part.stop]
+    return _around(beyond, asked.best(asked.hits(beyond), EXCERPT_CHARS_MAX), 0).strip()
 
 
 def _around(text: str, span: Span, floor: int) -> str:

@@ -73,12 +73,13 @@ async def archive_episode(runtime: Runtime, request: ArchiveEpisode) -> Archived
         created_at=utc(runtime.clock()),
         resolved=request.resolved,
     )
-    vectors = await runtime.vector_of(embedded(episode))
+    passage = embedded(episode)
+    vectors = await runtime.vector_of(passage)
     applied = await runtime.storage.apply(runtime.write(PutEpisode(episode)), vectors)
     return Archived(
         episode_id=applied.id(),
         truncated=summary_cut or keywords_cut or UNSET,
-        receipt=await runtime.receipt(Ref(Kind.EPISODE, applied.id()), vectors),
+        receipt=await runtime.receipt(Ref(Kind.EPISODE, applied.id()), vectors, passage),
     )
 
 

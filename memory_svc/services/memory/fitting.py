@@ -2,14 +2,15 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
+from memory_svc.domain.blocks import Span
 from memory_svc.domain.recall.budget import Size, bytes_left, fitted
-from memory_svc.domain.recall.excerpt import Asked, excerpt
+from memory_svc.domain.recall.excerpt import Asked, excerpt, excerpt_of
 from memory_svc.domain.text import preview
 from memory_svc.services.memory.shown import Shown, cut, without_excerpt
 
@@ -17,6 +18,8 @@ FULL_CONTENT_BUDGET_CHARS = 200_000
 # What every row keeps of its content before one is left out, and the best one whatever the budget.
 HEAD_CHARS, BEST_CHARS_MIN = 120, 40
 EVERYONE, LONGER, WHOLE = range(3)
+# By ref, where in a content the part lies by whose meaning it was found.
+Spans = Mapping[str, Span]
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -50,16 +53,20 @@ class Answered(msgspec.Struct, frozen=True):
     is_shortened: bool
 
 
-def within(rows: Sequence[Shown], budget: Budget, tells: Mapping[str, float] | None = None) -> Answered:
+def within(
+    rows: Sequence[Shown],
+    budget: Budget,
+    tells: Mapping[str, float] | None = None,
+    spans: Callable[[Sequence[Shown]], Spans] = lambda _: {},
+) -> Answered:
     """These rows, best first, as the budget gives them.
 
     tells: what each word of the query tells, by which an excerpt stands beside what is cut; None = nothing was asked.
+    spans: of those of these rows that were found by the meaning of a part, by ref, where that lies in the content.
     """
     asked = None if tells is None else Asked(tells)
-    told: list[tuple[Shown, bool]] = []
-    for row, is_whole in zip(rows, _whole([len(row.content) for row in rows], budget), strict=True):
-        is_cut = 0 < budget.preview_chars < len(row.content) and (not is_whole or budget.tokens_max > 0)
-        told.append((_with_excerpt(row, budget.preview_chars, asked) if asked and is_cut else row, is_whole))
+    turns = list(zip(rows, _whole([len(row.content) for row in rows], budget), strict=True))
+    told = _with_excerpts(turns, budget, asked, spans) if asked else turns
     largest = [_largest(row, is_whole, budget.preview_chars) for row, is_whole in told]
     spent = budget.full_content and any(row.content_truncated is True for row in largest)
     kept = largest
@@ -80,9 +87,32 @@ def followed_by(answered: Answered, rows: Sequence[Shown], tokens_max: int) -> A
     return msgspec.structs.replace(answered, rows=kept)
 
 
+def _with_excerpts(
+    rows: Sequence[tuple[Shown, bool]], budget: Budget, asked: Asked, spans: Callable[[Sequence[Shown]], Spans]
+) -> list[tuple[Shown, bool]]:
+    """These rows, each with whether it may be given whole; those that may be cut with an excerpt.
+
+    Words show where the answer stands more often than meaning does, so that meaning decides where they tell nothing.
+    """
+    chars = budget.preview_chars
+    told = [
+        (_with_excerpt(row, chars, asked), is_whole)
+        if 0 < chars < len(row.content) and (not is_whole or budget.tokens_max > 0)
+        else (row, is_whole)
+        for row, is_whole in rows
+    ]
+    parts = spans([row for row, _ in told if row.excerpt_basis == "start"])
+    return [(_with_part(row, chars, asked, parts.get(str(row.ref))), is_whole) for row, is_whole in told]
+
+
 def _with_excerpt(row: Shown, chars: int, asked: Asked) -> Shown:
     found = excerpt(row.content, chars, asked)
     return msgspec.structs.replace(row, excerpt=found or UNSET, excerpt_basis="lexical" if found else "start")
+
+
+def _with_part(row: Shown, chars: int, asked: Asked, part: Span | None) -> Shown:
+    found = excerpt_of(part, row.content, chars, asked) if part else ""
+    return msgspec.structs.replace(row, excerpt=found, excerpt_basis="blocks") if found else row
 
 
 def _whole(lengths: Sequence[int], budget: Budget) -> Iterator[bool]:

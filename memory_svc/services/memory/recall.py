@@ -164,7 +164,7 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
             ranking = ranked(found, runtime.settings, now, deep=request.deep)
             kept = [] if verdict.silences else _kept(found, ranking, request)
             end = before_gap(found, runtime.settings, ranking, rows.refs(kept))
-            answered = within(kept[:end], budget, found.tells)
+            answered = within(kept[:end], budget, found.tells, lambda cut: rows.parts(found, cut))
             is_fallback = runtime.settings.confidence and _falls_short(found, verdict)
             if not request.trace:
                 return _Found(verdict, is_fallback, answered, None)

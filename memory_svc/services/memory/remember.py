@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
+from memory_svc.domain.blocks import Passage
 from memory_svc.domain.change import ChangeMemory, Forget, ForgetAgent, PutMemory, SetLock
 from memory_svc.domain.memory import (
     TEXT_FIELD_CHARS_MAX,
@@ -201,11 +202,12 @@ async def store(runtime: Runtime, request: Store) -> Stored:
         draft = _draft(runtime, request)
     except _Rejected as rejected:
         return Stored(ok=False, result="rejected", reason=str(rejected), locked=locked)
-    vectors = await runtime.vector_of(embedded(draft.memory))
+    passage = embedded(draft.memory)
+    vectors = await runtime.vector_of(passage)
     applied = await runtime.storage.apply(runtime.write(PutMemory(draft.memory)), vectors)
     outcome = applied.outcomes[0]
     stored = outcome.result == "stored"
-    receipt = await runtime.receipt(Ref(Kind.MEMORY, applied.id()), vectors) if stored else None
+    receipt = await runtime.receipt(Ref(Kind.MEMORY, applied.id()), vectors, passage) if stored else None
     kept = msgspec.structs.replace(draft.memory, id=applied.id())
     similar = await similar_to(runtime, kept, vectors.get(0)) if stored else []
     return Stored(
@@ -234,10 +236,11 @@ async def update_memory(runtime: Runtime, request: UpdateMemory) -> Updated:
         raise Invalid("Content cannot be empty after sanitization")
     agent = owner(request.agent_id)
     before = (await runtime.storage.memories.get(Scope(agent=agent), [request.memory_id])).get(request.memory_id)
-    vectors = await runtime.vector_of(embedded(msgspec.structs.replace(before, content=content))) if before else {}
+    passage = embedded(msgspec.structs.replace(before, content=content)) if before else Passage(content)
+    vectors = await runtime.vector_of(passage) if before else {}
     change = ChangeMemory(request.memory_id, content, agent)
     await runtime.storage.apply(runtime.write(change), vectors)
-    receipt = await runtime.receipt(Ref(Kind.MEMORY, request.memory_id), vectors)
+    receipt = await runtime.receipt(Ref(Kind.MEMORY, request.memory_id), vectors, passage)
     return Updated(updated_id=request.memory_id, truncated=truncated or UNSET, receipt=receipt)
 
 

@@ -7,12 +7,13 @@ from itertools import islice
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from memory_svc.domain.blocks import Span
 from memory_svc.domain.memory import Episode, Memory, Ref
 from memory_svc.domain.recall import fusion
 from memory_svc.domain.recall.exclude import Excluded
 from memory_svc.domain.recall.fusion import Fused
 from memory_svc.services.memory.ranking import Ranking
-from memory_svc.services.memory.shown import Confidence, MatchReason, Shown, whole
+from memory_svc.services.memory.shown import Confidence, MatchReason, Shown, shown_part, whole
 from memory_svc.storage.interface import Candidates
 
 SCORE_DIGITS = 4
@@ -50,6 +51,13 @@ def kept(rows: Iterable[Read], limit: int, contents: Sequence[str]) -> list[Show
 def refs(rows: Iterable[Shown]) -> list[Ref]:
     """The refs of rows that have one."""
     return [ref for row in rows if row.ref is not UNSET and (ref := Ref.parse(row.ref))]
+
+
+def parts(found: Candidates, rows: Iterable[Shown]) -> dict[str, Span]:
+    """Of those of these rows that were found by the meaning of a part, where it lies in what is shown."""
+    asked = refs(rows)
+    spans = found.spans(asked) if asked else {}
+    return {str(ref): shown_part(ref, span) for ref, span in spans.items()}
 
 
 def _reason(fused: Fused, ranking: Ranking, cosine: float | UnsetType) -> MatchReason:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from memory_svc.domain.blocks import Span
 from memory_svc.domain.memory import Episode, Kind, Memory, Profile, Ref
 from memory_svc.domain.text import preview
 
@@ -38,7 +39,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     A profile has neither ref nor timestamp.
 
     excerpt: the part beyond the cut that tells most of what the query's words tell. excerpt_basis: lexical = that part
-    is given; start = none tells more than the beginning, which is the content.
+    is given; start = none tells more than the beginning, which is the content; blocks = so it is, and given is the part
+    that means most nearly what is asked.
     """
 
     content: str
@@ -52,7 +54,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     content_len: int | UnsetType = UNSET
     content_truncated: bool | UnsetType = UNSET
     excerpt: str | UnsetType = UNSET
-    excerpt_basis: Literal["lexical", "start"] | UnsetType = UNSET
+    excerpt_basis: Literal["blocks", "lexical", "start"] | UnsetType = UNSET
 
 
 def whole(row: Memory | Episode) -> Shown:
@@ -76,6 +78,12 @@ def whole(row: Memory | Episode) -> Shown:
 def shown_profile(profile: Profile) -> Shown:
     """A profile as it stands behind an answer's rows: whole, with no ref and no place in time."""
     return Shown(content=PROFILE_MARK + profile.content, source={"System": "profile"})
+
+
+def shown_part(ref: Ref, span: Span) -> Span:
+    """Where a part of a row's content lies in what is shown of the row."""
+    before = len(EPISODE_MARK) if ref.kind is Kind.EPISODE else 0
+    return Span(span.start + before, span.stop + before)
 
 
 def cut(row: Shown, chars: int) -> Shown:

@@ -16,6 +16,7 @@ from memory_svc.storage.sqlite.connection import (
     Writer,
     engine_errors,
 )
+from memory_svc.storage.sqlite.derived import Derived
 from memory_svc.storage.sqlite.episodes import Episodes, Profiles
 from memory_svc.storage.sqlite.journal import Journal
 from memory_svc.storage.sqlite.memories import Memories
@@ -24,7 +25,7 @@ from memory_svc.storage.sqlite.schema import bring_up
 from memory_svc.storage.sqlite.search import Search
 from memory_svc.storage.sqlite.turn import turn
 from memory_svc.storage.sqlite.upkeep import Upkeep
-from memory_svc.storage.sqlite.vectors import Derived, Resident
+from memory_svc.storage.sqlite.vectors import Resident
 
 READERS = 4
 WRITE_SECONDS_MAX = 30.0

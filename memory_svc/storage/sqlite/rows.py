@@ -9,7 +9,7 @@ import msgspec
 from memory_svc.domain.change import Effect
 from memory_svc.domain.memory import Kind, Ref, Row, Vector
 from memory_svc.domain.terms import embedded
-from memory_svc.storage.sqlite import calibrations, episodes, indexing, memories, recalls, vectors
+from memory_svc.storage.sqlite import calibrations, derived, episodes, indexing, memories, recalls
 
 ID_MAX = 1 << 59
 
@@ -56,9 +56,9 @@ def write_row(connection: apsw.Connection, effect: Effect, vector: Vector | None
         indexing.put(connection, row)
     document = Ref(effect.kind, row.id).document
     if before and embedded(before) == embedded(row):
-        vectors.revise(connection, document, row.revision)
-    elif embedded(row):
-        vectors.put(connection, document, row.revision, vector)
+        derived.revise(connection, document, row.revision)
+    elif embedded(row).text:
+        derived.put(connection, document, row.revision, vector)
     return row.id
 
 
@@ -66,7 +66,7 @@ def _erase(connection: apsw.Connection, ref: Ref, row: Row | None) -> None:
     if row:
         indexing.remove(connection, row)
     connection.execute(f"DELETE FROM {TABLES[ref.kind].name} WHERE id = ?", (ref.id,))
-    vectors.remove(connection, ref.document)
+    derived.remove(connection, ref.document)
     if ref.kind is Kind.MEMORY:
         recalls.remove(connection, ref.id)
     connection.execute("INSERT INTO state (name, value) VALUES ('erasure', 'begin') ON CONFLICT (name) DO NOTHING")

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import apsw
 import numpy as np
 
+from memory_svc.domain.blocks import Span
 from memory_svc.domain.memory import Kind, Ref, Row
 from memory_svc.domain.recall.fusion import Evidence, Flags, Held, Hits, coverage
 from memory_svc.domain.scope import Scope
@@ -14,6 +15,7 @@ from memory_svc.storage.interface import Candidates, Query
 from memory_svc.storage.sqlite import bm25, calibrations, episodes, memories, phrases, words
 from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import Readers, numbers
+from memory_svc.storage.sqlite.derived import spans_of
 from memory_svc.storage.sqlite.past import INSTANTS, Past
 from memory_svc.storage.sqlite.recalls import Recalls
 from memory_svc.storage.sqlite.vectors import Resident
@@ -84,7 +86,14 @@ class Search:
             threshold=calibrations.threshold(connection, scope.agent, query.vector),
             past=Past(connection, scope, documents, self._recalls),
             rows=lambda refs: rows(connection, refs),
+            spans=lambda refs: self._spans(connection, query, refs),
         )
+
+    def _spans(self, connection: apsw.Connection, query: Query, refs: Sequence[Ref]) -> dict[Ref, Span]:
+        if query.vector is None:
+            return {}
+        nearest = self._resident.nearest_blocks(connection, query.vector, [ref.document for ref in refs])
+        return {Ref.of_document(document): spans_of(connection, document)[at] for document, at in nearest.items() if at}
 
     def _near(self, connection: apsw.Connection, scope: Scope, query: Query) -> Hits:
         if query.vector is None:

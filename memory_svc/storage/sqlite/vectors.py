@@ -1,31 +1,27 @@
-"""Vectors: rows of a table, and a resident copy that answers exact cosine searches.
+"""The resident copy of the vectors, which answers exact cosine searches.
 
-The resident copy is append-only with a birth and a death number a row, so that a reader sees exactly its snapshot.
+It is append-only with a birth and a death number a row, so that a reader sees exactly its snapshot. A long text has
+several rows there, one a block: all of one birth and one death, and of the document's scope.
 """
 
 import datetime as dt
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from memory_svc.domain.memory import Kind, Ref, Vector
+from memory_svc.domain.memory import Kind, Vector
+from memory_svc.domain.recall.fusion import Hits
 from memory_svc.domain.scope import CANARY_AGENT, Scope
-from memory_svc.domain.terms import embedded
-from memory_svc.storage.interface import RowVector, Waiting
-from memory_svc.storage.nearest import Matrix
-from memory_svc.storage.sqlite import episodes, memories
-from memory_svc.storage.sqlite.connection import Readers, Writer
+from memory_svc.storage.nearest import Matrix, View
 from memory_svc.storage.sqlite.scope import KNOWN, SAID
 
 ALIVE = np.iinfo(np.int64).max
-NEXT_NUMBER = "(SELECT coalesce(max(number), 0) + 1 FROM vectors)"
 FOLLOWED = (
-    "SELECT v.number, v.document, v.fingerprint, v.vector, coalesce(memories.agent, episodes.agent),"
+    "SELECT v.number, v.document, v.fingerprint, v.vector, v.further, coalesce(memories.agent, episodes.agent),"
     " coalesce(memories.project, episodes.project), coalesce(memories.channel, episodes.channel),"
     " coalesce(memories.source_id, ''),"
     f" coalesce({SAID['memories']}, {SAID['episodes']}), coalesce({KNOWN['memories']}, {KNOWN['episodes']})"
@@ -36,67 +32,6 @@ FOLLOWED = (
 CHANGES_KEPT = 4096
 ROW_START = 1024
 EPOCH, MICROSECOND = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.timedelta(microseconds=1)
-
-
-def put(connection: apsw.Connection, document: int, revision: int, vector: Vector | None) -> None:
-    """Note a row's vector, or that the row waits for one."""
-    connection.execute(
-        f"INSERT INTO vectors (document, number, revision, fingerprint, vector) VALUES (?, {NEXT_NUMBER}, ?, ?, ?)"
-        " ON CONFLICT (document) DO UPDATE SET (number, revision, fingerprint, vector) ="
-        " (excluded.number, excluded.revision, excluded.fingerprint, excluded.vector)",
-        (document, revision, vector.fingerprint if vector else "", vector.values if vector else None),
-    )
-
-
-def revise(connection: apsw.Connection, document: int, revision: int) -> None:
-    """Note that a row has moved on with the same text, so that its vector still holds."""
-    connection.execute(
-        f"UPDATE vectors SET number = {NEXT_NUMBER}, revision = ? WHERE document = ?", (revision, document)
-    )
-
-
-def remove(connection: apsw.Connection, document: int) -> None:
-    """Note that a row is gone, so that residents let go of it."""
-    connection.execute(
-        f"UPDATE vectors SET number = {NEXT_NUMBER}, fingerprint = NULL, vector = NULL WHERE document = ?", (document,)
-    )
-
-
-class Derived:
-    """Vectors, as the back-fill sees them."""
-
-    def __init__(self, readers: Readers, writer: Writer) -> None:
-        self._readers = readers
-        self._writer = writer
-
-    async def waiting(self, fingerprint: str, limit: int) -> list[Waiting]:
-        """Rows without a vector of that fingerprint, oldest first."""
-        return await self._readers.run(lambda connection: _waiting(connection, fingerprint, limit))
-
-    async def waiting_count(self, fingerprint: str) -> int:
-        """How many rows lack a vector of that fingerprint; "" counts those that have none at all."""
-        condition = "fingerprint < ? OR fingerprint > ?" if fingerprint else "fingerprint = ?"
-        values = [fingerprint] * condition.count("?")
-        return await self._readers.run(
-            lambda connection: int(
-                next(connection.execute(f"SELECT count(*) FROM vectors WHERE {condition}", values))[0]
-            )
-        )
-
-    async def has_vector(self, ref: Ref) -> bool:
-        """Whether the row has a vector, of whatever model."""
-        statement = "SELECT 1 FROM vectors WHERE document = ? AND vector IS NOT NULL"
-        return await self._readers.run(
-            lambda connection: connection.execute(statement, (ref.document,)).fetchone() is not None
-        )
-
-    async def forget_vectors(self) -> int:
-        """Let every row wait for a new vector; how many there are."""
-        return await self._writer.run(_forget_vectors)
-
-    async def set_vectors(self, vectors: Sequence[RowVector]) -> int:
-        """Keep these where the row is still at that revision; how many were kept."""
-        return await self._writer.run(lambda connection: sum(_set(connection, each) for each in vectors))
 
 
 class Resident:
@@ -119,10 +54,10 @@ class Resident:
             now = self._follow(connection, vector.fingerprint, len(query))
             changed = self._changed_after(now)
             rows = self._newest(self._seen(scope, now), newest)
-            view, documents = self._matrix.view(), self._documents
+            view, documents, has_blocks = self._matrix.view(), self._documents, bool(self._blocks)
         if changed is None or (changed and newest):
             return Resident().nearest(connection, scope, vector, depth, newest=newest)
-        found = view.best(rows, documents, query, depth)
+        found = _distinct(lambda count: view.best(rows, documents, query, count), depth, len(rows) if has_blocks else 0)
         if not changed:
             return found
         # Rows that changed after this snapshot began are read from it, since the copy may hold later states alone.
@@ -137,9 +72,10 @@ class Resident:
             now = self._follow(connection, vector.fingerprint, len(query))
             slots = np.array([self._slots.get(document, -1) for document in documents], np.intp)
             known = (slots >= 0) & (self._born[slots] <= now)
+            held = np.array(documents, np.int64)[known]
+            counts = [self._blocks.get(document, 1) for document in held.tolist()] if self._blocks else None
             view, is_ahead = self._matrix.view(), now < self._number
-        held = np.array(documents, np.int64)[known]
-        found = dict(zip(held.tolist(), view.cosines(slots[known], query).tolist(), strict=True))
+        found = dict(zip(held.tolist(), _greatest(view, slots[known], counts, query).tolist(), strict=True))
         unknown = [document for document in documents if document not in found]
         if is_ahead and unknown:
             past = Resident()
@@ -147,14 +83,27 @@ class Resident:
             found |= past._all(None, query)
         return found
 
+    def nearest_blocks(self, connection: apsw.Connection, vector: Vector, documents: Sequence[int]) -> dict[int, int]:
+        """The number of the nearest block, from 0, of those of these rows that have several."""
+        query = np.frombuffer(vector.values, dtype="<f4")
+        with self._lock:
+            now = self._follow(connection, vector.fingerprint, len(query))
+            held = [each for each in documents if each in self._blocks and self._born[self._slots[each]] <= now]
+            slots = {each: np.arange(self._blocks[each]) + self._slots[each] for each in held}
+            view = self._matrix.view()
+        return {document: int(view.cosines(own, query).argmax()) for document, own in slots.items()}
+
     def _all(self, scope: Scope | None, query: NDArray[np.float32]) -> list[tuple[int, float]]:
         rows = self._seen(scope, self._number)
-        return self._matrix.view().best(rows, self._documents, query, len(rows))
+        view = self._matrix.view()
+        return _distinct(lambda count: view.best(rows, self._documents, query, count), len(rows), len(rows))
 
     def _reset(self, fingerprint: str, dimensions: int) -> None:
         self._fingerprint, self._dimensions = fingerprint, dimensions
         self._number = self._count = self._dead = self._floor = 0
+        # The first slot of each document, and how many it has where they are several.
         self._slots: dict[int, int] = {}
+        self._blocks: dict[int, int] = {}
         self._changes: deque[tuple[int, int]] = deque(maxlen=CHANGES_KEPT)
         self._names: dict[str, int] = {}
         self._matrix = Matrix(dimensions)
@@ -188,6 +137,7 @@ class Resident:
         document: int,
         fingerprint: str | None,
         values: bytes | None,
+        further: bytes | None,
         agent: str | None,
         project: str | None,
         channel: str | None,
@@ -198,19 +148,25 @@ class Resident:
         self._changes.append((number, document))
         slot = self._slots.pop(document, None)
         if slot is not None:
-            self._died[slot] = number
-            self._dead += 1
+            count = self._blocks.pop(document, 1)
+            self._died[slot : slot + count] = number
+            self._dead += count
         if values is None or agent is None or fingerprint != self._fingerprint or len(values) != 4 * self._dimensions:
             return
-        if self._count == len(self._documents):
-            self._grow()
-        at = self._count
-        self._matrix.add(np.frombuffer(values, dtype="<f4"))
-        self._documents[at], self._born[at], self._died[at] = document, number, ALIVE
-        self._axes[:, at] = [self._name(text) for text in (agent, project or "", channel or "", source)]
-        self._instants[:, at] = microseconds(said), microseconds(known)
-        self._slots[document] = at
-        self._count += 1
+        blocks = [values] if further is None else _parted(values + further, len(values))
+        self._slots[document] = self._count
+        if len(blocks) > 1:
+            self._blocks[document] = len(blocks)
+        axes = [self._name(text) for text in (agent, project or "", channel or "", source)]
+        instants = microseconds(said), microseconds(known)
+        for block in blocks:
+            if self._count == len(self._documents):
+                self._grow()
+            at = self._count
+            self._matrix.add(np.frombuffer(block, dtype="<f4"))
+            self._documents[at], self._born[at], self._died[at] = document, number, ALIVE
+            self._axes[:, at], self._instants[:, at] = axes, instants
+            self._count += 1
 
     def _grow(self) -> None:
         """Twice the room, in new arrays: a reader keeps those it holds."""
@@ -263,7 +219,9 @@ class Resident:
         """Of these slots those of the rows stored last, so many of them; 0 = all."""
         if not count or len(rows) <= count:
             return rows
-        return np.sort(rows[np.lexsort((self._documents[rows], self._instants[1, rows]))[-count:]])
+        order = rows[np.lexsort((self._documents[rows], self._instants[1, rows]))]
+        firsts = np.flatnonzero(np.diff(self._documents[order], prepend=-1))
+        return np.sort(order[firsts[-count:][0] :])
 
 
 def microseconds(instant: str) -> int:
@@ -274,36 +232,32 @@ def microseconds(instant: str) -> int:
         return -ALIVE
 
 
-def _waiting(connection: apsw.Connection, fingerprint: str, limit: int) -> list[Waiting]:
-    found: list[Any] = connection.execute(
-        "SELECT document, revision FROM vectors WHERE fingerprint < ? UNION ALL"
-        " SELECT document, revision FROM vectors WHERE fingerprint > ? LIMIT ?",
-        (fingerprint, fingerprint, limit),
-    ).fetchall()
-    revisions = {Ref.of_document(document): revision for document, revision in found}
-    texts: dict[Ref, str] = {}
-    for kind, select in ((Kind.MEMORY, memories.select), (Kind.EPISODE, episodes.select)):
-        ids = [ref.id for ref in revisions if ref.kind is kind]
-        for row in select(connection, f"id IN ({', '.join('?' * len(ids))})", ids):
-            texts[Ref(kind, row.id)] = embedded(row)
-    return [Waiting(ref, revisions[ref], text) for ref, text in texts.items()]
+def _distinct(best: Callable[[int], Hits], depth: int, slots_count: int) -> list[tuple[int, float]]:
+    """The best `depth` documents, each with its best block. best: that many slots. slots_count: 0 = one a document."""
+    if not slots_count:
+        return list(best(depth))
+    count = depth
+    while True:
+        found: dict[int, float] = {}
+        for document, cosine in best(count):
+            found.setdefault(document, cosine)
+        if len(found) >= depth or count >= slots_count:
+            return list(found.items())[:depth]
+        count *= 2
 
 
-def _forget_vectors(connection: apsw.Connection) -> int:
-    """Each row gets a number of its own, so that residents follow."""
-    first = next(connection.execute(f"SELECT {NEXT_NUMBER}"))[0]
-    documents = [row[0] for row in connection.execute("SELECT document FROM vectors WHERE fingerprint IS NOT NULL")]
-    connection.executemany(
-        "UPDATE vectors SET number = ?, fingerprint = '', vector = NULL WHERE document = ?",
-        [(first + at, document) for at, document in enumerate(documents)],
-    )
-    return len(documents)
+def _parted(values: bytes, size: int) -> list[bytes]:
+    return [values[at : at + size] for at in range(0, len(values), size)]
 
 
-def _set(connection: apsw.Connection, each: RowVector) -> int:
-    connection.execute(
-        f"UPDATE vectors SET number = {NEXT_NUMBER}, fingerprint = ?, vector = ?"
-        " WHERE document = ? AND revision = ? AND fingerprint IS NOT NULL",
-        (each.vector.fingerprint, each.vector.values or None, each.ref.document, each.revision),
-    )
-    return connection.changes()
+def _greatest(
+    view: View, slots: NDArray[np.intp], counts: Sequence[int] | None, query: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """The best cosine of each document. slots: its first one. counts: how many it has, None = one each."""
+    if counts is None or not len(slots):
+        return view.cosines(slots, query)
+    ends = np.cumsum(np.array(counts, np.intp))
+    starts = ends - np.array(counts, np.intp)
+    every = np.arange(ends[-1]) + np.repeat(slots - starts, counts)
+    greatest: NDArray[np.float64] = np.maximum.reduceat(view.cosines(every, query), starts)
+    return greatest

@@ -5,6 +5,7 @@ import struct
 from collections.abc import AsyncIterator
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -253,3 +254,37 @@ async def test_each_caller_is_told_in_full_once_for_each_failure(tmp_path: objec
         server.fault = ""
         assert await embedder.embed(["x"], "query") is not None
     await embedder.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [
+        (None, None),
+        ([], None),
+        ([{"truncated": True, "window_end_char": 3}], 3),
+        ([{"truncated": True, "window_end_char": None}], None),
+        ([{"truncated": True}], None),
+        ([{"truncated": False, "window_end_char": 3}], None),
+        ([{"truncated": True, "window_end_char": 0}], None),
+        ([{"truncated": True, "window_end_char": 99}], None),
+        ([{"truncated": True, "window_end_char": 3}] * 2, None),
+    ],
+)
+async def test_how_far_a_text_was_read_is_taken_from_what_the_server_says_where_that_makes_sense(
+    told: object, read: int | None
+) -> None:
+    async def send(_: bytes) -> tuple[int, bytes]:
+        return 200, msgspec.json.encode({"embeddings": [[1.0]], "dimensions": 1, "token_info": told})
+
+    client = Embedder(Settings(data_dir="unused"), Metrics(), send)
+    (vector,) = await client.embed(["some words"], "document") or [None]
+    assert vector is not None
+    assert vector.read == read
+    await client.close()
+
+
+async def test_a_text_too_long_to_be_sent_whole_is_read_as_far_as_it_was_sent() -> None:
+    client = Embedder(Settings(data_dir="unused"), Metrics(), EmbeddingServer())
+    vectors = await client.embed(["x" * (TEXT_CHARS_MAX + 1), "x" * TEXT_CHARS_MAX], "document")
+    assert [vector and vector.read for vector in vectors or []] == [TEXT_CHARS_MAX, None]
+    await client.close()

@@ -130,7 +130,7 @@ def test_the_vector_of_a_line_of_talk_stands_for_who_speaks_and_the_day_too(
     content: str, source: dict[str, str] | str, text: str
 ) -> None:
     spoken = msgspec.structs.replace(memory(content, source=source), timestamp="2023-05-08T10:00:00+00:00")
-    assert embedded(spoken) == text
+    assert embedded(spoken).text == text
 
 
 def test_the_words_of_a_row_stand_by_field() -> None:
