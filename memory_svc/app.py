@@ -58,6 +58,7 @@ async def assembled(settings: Settings) -> AsyncIterator[Parts]:
     """
     zone_of(settings.zone)
     metrics = Metrics()
+    metrics.follow_process()
     async with contextlib.AsyncExitStack() as stack:
         storage = open_storage(settings)
         stack.push_async_callback(storage.close)

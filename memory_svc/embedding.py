@@ -17,14 +17,11 @@ import msgspec
 
 from memory_svc.domain.memory import Vector
 from memory_svc.embedding_http import Connections, Send
-from memory_svc.observe import Metrics, log
+from memory_svc.observe import Fault, Metrics, log
 from memory_svc.settings import Settings
 
 Role = Literal["document", "query"]
 State = Literal["closed", "open", "half_open"]
-Fault = Literal[
-    "unreachable", "hung", "slow", "status", "overloaded", "garbage", "count", "dimension", "norm", "not_finite"
-]
 TEXTS_MAX = 100
 # No model's window reaches further than this, and a batch of such texts stays below the server's limit for a body.
 TEXT_CHARS_MAX = 100_000

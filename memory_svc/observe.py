@@ -7,14 +7,19 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from memory_svc.errors import Problem
 
 Stage = Literal["embed", "candidates", "fuse"]
+Fault = Literal[
+    "unreachable", "hung", "slow", "status", "overloaded", "garbage", "count", "dimension", "norm", "not_finite"
+]
+Refusal = Literal["unauthenticated", "denied", "too_large"]
+Connection = Literal["mcp-sse", "mcp-stdio"]
 LOGGER = logging.getLogger("memory_svc")
 BREAKER_STATES = ("closed", "open", "half_open")
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -74,6 +79,7 @@ class Metrics:
             ("fault",),
             registry=self.registry,
         )
+        _begin_at_nought(self._embedding_failures, get_args(Fault))
         self.model_changes = Counter(
             "memory_embedding_model_changes",
             "Times the embedding server answered with another model than before.",
@@ -100,6 +106,25 @@ class Metrics:
         self._journal = Gauge(
             "memory_journal_sequence", "Effects that the journal has ever held.", registry=self.registry
         )
+        self._disk_free = Gauge(
+            "memory_disk_free_bytes",
+            "Bytes that may still be written to the data folder's file system.",
+            registry=self.registry,
+        )
+        self._disk = Gauge(
+            "memory_disk_bytes", "Size of the data folder's file system, in bytes.", registry=self.registry
+        )
+        self._sessions = Gauge(
+            "memory_sessions", "MCP connections that are open, by wire.", ("wire",), registry=self.registry
+        )
+        _begin_at_nought(self._sessions, get_args(Connection))
+        self._refusals = Counter(
+            "memory_refusals",
+            "Requests refused for their host, origin, token or size before anything was called, by outcome.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        _begin_at_nought(self._refusals, get_args(Refusal))
         self.erasing = Gauge(
             "memory_erasure_pending",
             "1 while bytes of what was deleted may still be in the files.",
@@ -199,6 +224,29 @@ class Metrics:
             self._canary_rank.labels(sort).set(rank)
         self._canary_at = time.monotonic()
 
+    def disk(self, free_bytes: int, size_bytes: int) -> None:
+        """Note how full the data folder's file system is."""
+        self._disk_free.set(free_bytes)
+        self._disk.set(size_bytes)
+
+    @contextlib.contextmanager
+    def session(self, wire: str) -> Iterator[None]:
+        """Count a connection while it is open."""
+        with self._sessions.labels(wire).track_inprogress():
+            yield
+
+    def refused(self, outcome: str) -> None:
+        """Count a request that the guard let no further."""
+        self._refusals.labels(outcome).inc()
+
+    def worker_steps(self, steps: Iterable[str]) -> None:
+        """Show steps that have not failed as well."""
+        _begin_at_nought(self._worker_failures, steps)
+
+    def follow_process(self) -> None:
+        """Show what the process takes of its machine too, where the system tells (Linux): `process_*`."""
+        ProcessCollector(registry=self.registry)
+
     def worker_ran(self) -> None:
         """Note that a round of background work has ended."""
         self._worker_at = time.monotonic()
@@ -211,6 +259,12 @@ class Metrics:
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+def _begin_at_nought(metric: Counter | Gauge, values: Iterable[str]) -> None:
+    """Show each value of the one label from the start: what rises from nothing to 1 is no increase to Prometheus."""
+    for value in values:
+        metric.labels(value)
 
 
 class JsonLines(logging.Formatter):

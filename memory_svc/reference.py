@@ -96,9 +96,11 @@ def metrics_page() -> str:
     for family in Metrics().registry.collect():
         suffix = "_total" if family.type == "counter" else ""
         rows.append((f"`{family.name}{suffix}`", family.type, family.documentation))
-    return "# Metrics of the memory server\n\n`GET /metrics`, with the token.\n\n" + table(
-        ("metric", "type", "meaning"), sorted(rows)
+    head = (
+        "# Metrics of the memory server\n\n`GET /metrics`, with the token. On Linux also `process_…`: memory, processor time,"
+        " open files and start of the process. How to watch them: [observe](../guides/observe.md).\n\n"
     )
+    return head + table(("metric", "type", "meaning"), sorted(rows))
 
 
 def cli_page(verbs: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime as dt
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from memory_svc.domain.memory import Vector, utc
@@ -57,6 +58,7 @@ class Worker:
             "forget_keys": self.forget_keys,
             "measure": self.measure,
         }
+        metrics.worker_steps(self.steps)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -138,6 +140,8 @@ class Worker:
         """Refresh the gauges of what there is."""
         sizes = await self._storage.upkeep.sizes()
         self._metrics.sizes(sizes.rows, sizes.database_bytes, sizes.log_bytes, sizes.journal_sequence)
+        disk = await asyncio.to_thread(shutil.disk_usage, self._settings.data_dir)
+        self._metrics.disk(disk.free, disk.total)
         return False
 
     async def _rounds(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from memory_svc.domain.access.principal import OWNER
 from memory_svc.errors import Denied, Invalid, Problem, TooLarge, Unauthenticated
-from memory_svc.observe import log
+from memory_svc.observe import Metrics, log
 from memory_svc.settings import Settings
 from memory_svc.transports.auth import authenticate
 from memory_svc.transports.caller import Caller, attach, request_id_from
@@ -49,9 +49,10 @@ class Guard:
     The health routes need no token and may be asked for by address, as a kubelet does: they tell nothing of anyone.
     """
 
-    def __init__(self, app: App, settings: Settings, token: str) -> None:
+    def __init__(self, app: App, settings: Settings, token: str, metrics: Metrics) -> None:
         """Raises Invalid when MEMORY_CORS_ORIGINS names what is no origin."""
         self._app = app
+        self._metrics = metrics
         self._token = token.encode()
         self._open = settings.allow_unauthenticated_http
         self._body_bytes_max = settings.body_bytes_max
@@ -79,6 +80,7 @@ class Guard:
         except Problem as problem:
             if isinstance(problem, TooLarge) and not _header(headers, b"expect"):
                 await _drain(receive)
+            self._metrics.refused(problem.kind)
             await _refuse(problem, request_id, scope["path"], answer)
             return
         if body is not None:

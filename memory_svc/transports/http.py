@@ -73,7 +73,7 @@ def build_app(mcp: Mcp, settings: Settings, token: str, ready: Ready, background
         debug=False,
         pdb_on_exception=False,
     )
-    return Guard(cast("App", app), settings, token)
+    return Guard(cast("App", app), settings, token, catalogue.runtime.metrics)
 
 
 def _mcp_route(manager: StreamableHTTPSessionManager) -> "ASGIRouteHandler":

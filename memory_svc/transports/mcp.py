@@ -69,7 +69,8 @@ class Mcp:
         """Answer over a connection that stays open until the incoming stream ends."""
         self._sessions.add(session)
         try:
-            await serve_session(self.connections, session, incoming, outgoing)
+            with self.catalogue.runtime.metrics.session(session.wire):
+                await serve_session(self.connections, session, incoming, outgoing)
         finally:
             self._sessions.discard(session)
 

@@ -1,6 +1,7 @@
 """Background work: it mends what it can, and a step that fails does not end it."""
 
 import datetime as dt
+import shutil
 
 import anyio
 import pytest
@@ -40,6 +41,18 @@ async def test_a_step_that_fails_is_counted_and_the_others_run(house: House, mon
     registry = house.metrics.registry
     assert registry.get_sample_value("memory_worker_failures_total", {"step": "checkpoint"}) == 1
     assert not await house.storage.upkeep.erasing()
+
+
+async def test_every_step_is_shown_before_one_has_failed(house: House) -> None:
+    registry = house.metrics.registry
+    for step in house.worker.steps:
+        assert registry.get_sample_value("memory_worker_failures_total", {"step": step}) == 0
+
+
+async def test_the_disk_of_the_data_folder_is_measured(house: House, settings: Settings) -> None:
+    await house.worker.run_once()
+    assert house.gauge("memory_disk_bytes") == shutil.disk_usage(settings.data_dir).total
+    assert 0 < house.gauge("memory_disk_free_bytes") <= house.gauge("memory_disk_bytes")
 
 
 async def test_rows_stored_while_the_model_changes_end_with_vectors_of_the_new_one(house: House) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memory_svc.errors import Invalid
+from memory_svc.observe import Metrics
 from memory_svc.transports.caller import caller_of
 from memory_svc.transports.guard import Guard, Message, Receive, Scope, Send
 from tests.support.toy_server import TOKEN, settings_for
@@ -52,6 +53,7 @@ def ask(
     *,
     parts: Iterable[bytes] = (b"",),
     method: str = "POST",
+    metrics: Metrics | None = None,
     **settings: Any,
 ) -> Asked:
     """Ask the guard of a server with these settings; a good Host and the token are sent unless headers differ."""
@@ -65,7 +67,7 @@ def ask(
         return messages.pop(0) if messages else {"type": "http.disconnect"}
 
     scope = {"type": "http", "method": method, "path": path, "headers": raw}
-    asyncio.run(Guard(asked.app, settings_for(**settings), TOKEN)(scope, receive, asked.send))
+    asyncio.run(Guard(asked.app, settings_for(**settings), TOKEN, metrics or Metrics())(scope, receive, asked.send))
     return asked
 
 
@@ -202,8 +204,24 @@ def test_a_client_that_leaves_before_its_body_ends_gets_no_answer_and_is_no_faul
 
     headers = [(b"host", b"localhost"), (b"authorization", BEARER.encode())]
     scope = {"type": "http", "method": "POST", "path": "/v1/add", "headers": headers}
-    asyncio.run(Guard(asked.app, settings_for(), TOKEN)(scope, receive, asked.send))
+    asyncio.run(Guard(asked.app, settings_for(), TOKEN, Metrics())(scope, receive, asked.send))
     assert (asked.status, asked.seen) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("headers", "parts", "outcome"),
+    [
+        ({"authorization": "Bearer wrong"}, (b"",), "unauthenticated"),
+        ({"host": "elsewhere.example"}, (b"",), "denied"),
+        ({}, (b"x" * 50_001,), "too_large"),
+    ],
+)
+def test_what_is_refused_is_counted_by_outcome(headers: dict[str, str], parts: tuple[bytes], outcome: str) -> None:
+    metrics = Metrics()
+    told = {"outcome": outcome}
+    assert metrics.registry.get_sample_value("memory_refusals_total", told) == 0
+    ask(headers=headers, parts=parts, metrics=metrics, body_bytes_max=50_000)
+    assert metrics.registry.get_sample_value("memory_refusals_total", told) == 1
 
 
 def test_the_request_id_is_in_the_header_of_every_answer_and_in_every_failure() -> None:
@@ -235,7 +253,7 @@ def test_a_token_in_the_address_is_none() -> None:
         "query_string": query,
         "headers": [(b"host", b"localhost")],
     }
-    asyncio.run(Guard(asked.app, settings_for(), TOKEN)(scope, receive, asked.send))
+    asyncio.run(Guard(asked.app, settings_for(), TOKEN, Metrics())(scope, receive, asked.send))
     assert asked.status == 401
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -119,6 +120,20 @@ def test_a_message_that_cannot_be_read_is_refused_and_the_session_goes_on(client
         assert client.post(place, content=b"{").status_code == 400
         assert client.post(place, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}).status_code == 202
         assert json.loads(next(line for line in lines if "data: {" in line).removeprefix("data: "))["id"] == 1
+
+
+def test_a_connection_is_counted_as_long_as_it_is_open(client: httpx2.Client) -> None:
+    def sessions() -> float:
+        lines = client.get("/metrics").text.splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith('memory_sessions{wire="mcp-sse"}'))
+
+    before = sessions()
+    with client.stream("GET", "/sse") as stream:
+        assert next(stream.iter_lines()) == "event: endpoint"
+        while sessions() <= before:
+            time.sleep(0.01)
+    while sessions() > before:
+        time.sleep(0.01)
 
 
 def test_without_the_token_nothing_is_streamed_and_nothing_taken(url: str) -> None:
