@@ -1,4 +1,4 @@
-"""Clients of others, installed at first use from their registries in the locked versions, and kept in .cache."""
+"""What is installed at first use: clients of others in locked versions, kept in .cache, and programs of Debian."""
 
 import contextlib
 import fcntl
@@ -74,3 +74,19 @@ def run(command: list[str], folder: Path) -> None:
     """Run it to its end; an error tells what it printed."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX)
     assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
+
+
+def debian(program: str, package: str) -> str:
+    """Where a program of a Debian package is, installed first where it is not there and we may."""
+    path = shutil.which(program)
+    if path:
+        return path
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "apt.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not shutil.which(program):
+            run(["apt-get", "update", "-qq"], ROOT)
+            run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", package], ROOT)
+    path = shutil.which(program)
+    assert path, f"{program} is needed for these tests: install {package}"
+    return path
