@@ -7,7 +7,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 
-.PHONY: run test check soak format docs golden lock bench bench-embed bench-quality clean
+.PHONY: run test check soak format docs dashboards golden lock bench bench-embed bench-quality clean
 
 # Start both services on this machine and print how to connect; Ctrl-C stops both.
 run: $(VENV)/.runs
@@ -39,6 +39,10 @@ format: $(VENV)/.tests
 docs: $(VENV)/.tests
 	$(BIN)/python -m memory_svc reference docs/reference
 	$(BIN)/python -m embed_svc reference > docs/reference/embed-svc.md
+
+# Write the dashboards of Grafana from the code.
+dashboards: $(VENV)/.tests
+	$(BIN)/python -m observability write
 
 # Record the tool list and the rankings anew; read the diff.
 golden: $(VENV)/.tests

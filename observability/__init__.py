@@ -1,0 +1,1 @@
+"""What Prometheus, Alertmanager and Grafana need to watch both services; the dashboards are written by this package."""
