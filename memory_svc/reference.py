@@ -97,8 +97,8 @@ def metrics_page() -> str:
         suffix = "_total" if family.type == "counter" else ""
         rows.append((f"`{family.name}{suffix}`", family.type, family.documentation))
     head = (
-        "# Metrics of the memory server\n\n`GET /metrics`, with the token. On Linux also `process_…`: memory, processor time,"
-        " open files and start of the process. How to watch them: [observe](../guides/observe.md).\n\n"
+        "# Metrics of the memory server\n\n`GET /metrics`, with the token. On Linux also `process_…`: memory, processor"
+        " time, open files and start of the process. How to watch them: [observe](../guides/observe.md).\n\n"
     )
     return head + table(("metric", "type", "meaning"), sorted(rows))
 

@@ -97,7 +97,7 @@ STORE = Row(
             title="Rows",
             description="Rows there are, by kind.",
             unit="short",
-            queries=(Query(f"sum by (kind) (memory_rows{{{OF_MEMORY}}})", "{{kind}}"),),
+            queries=(Query(f"memory_rows{{{OF_MEMORY}}}", "{{instance}} {{kind}}"),),
         ),
         Panel(
             kind="lines",

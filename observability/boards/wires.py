@@ -5,6 +5,13 @@ from observability.panels import Board, Panel, Query, Row
 
 CALLS = "memory_operations_total"
 FAULTS = f'{OF_MEMORY},outcome!~"ok|cancelled"'
+
+
+def failures(by: str, without: str) -> str:
+    """Failed calls a second by these labels, and 0 for each value of `without` that has none."""
+    return f"{rate(CALLS, FAULTS, by)} or on ({without}) 0 * {rate(CALLS, OF_MEMORY, without)}"
+
+
 NOW = Row(
     "Now",
     (
@@ -83,7 +90,7 @@ FAILED = Row(
             title="Failures by operation and kind",
             description="invalid, denied, not_found, conflict and too_large are the caller's; overloaded is its limit.",
             unit="ops",
-            queries=(Query(rate(CALLS, FAULTS, "operation, outcome"), "{{operation}} {{outcome}}"),),
+            queries=(Query(failures("operation, outcome", "operation"), "{{operation}} {{outcome}}"),),
             stacked=True,
         ),
         Panel(
@@ -91,7 +98,7 @@ FAILED = Row(
             title="Failures by wire",
             description="Calls that ended neither well nor by being called off.",
             unit="ops",
-            queries=(Query(rate(CALLS, FAULTS, "wire"), "{{wire}}"),),
+            queries=(Query(failures("wire", "wire"), "{{wire}}"),),
             stacked=True,
         ),
         Panel(

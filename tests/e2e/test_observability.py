@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from observability.__main__ import main
 from observability.check import dashboards, faults
 from tests.support.facts import FACTS
 from tests.support.monitoring import Prometheus, Receiver, alertmanager, prometheus
@@ -163,7 +164,8 @@ def all_faults(watching: Prometheus) -> list[str]:
 
 
 def see_what_is_wrong(watching: Prometheus) -> None:
-    """A metric that there is not, a query that cannot be read, an unknown variable and a missing choice are faults."""
+    """All is well; then a metric, a syntax, a variable and a choice that are wrong are each found."""
+    assert main(["check", watching.url]) == 0
     sound = dashboards()[0]
     for wrong, told in (
         ("memory_no_such_metric", "no data"),

@@ -85,8 +85,10 @@ def debian(program: str, package: str) -> str:
     with (CACHE / "apt.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         if not shutil.which(program):
-            run(["apt-get", "update", "-qq"], ROOT)
-            run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", package], ROOT)
+            # Its service is not to be started: the tests start their own.
+            apt = ["env", "RUNLEVEL=1", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
+            run([*apt, "update"], ROOT)
+            run([*apt, "install", "-y", "--no-install-recommends", package], ROOT)
     path = shutil.which(program)
     assert path, f"{program} is needed for these tests: install {package}"
     return path

@@ -166,3 +166,10 @@ def test_grafana_is_given_the_folder_of_the_dashboards_and_the_source_they_ask()
     providers = yaml.safe_load((provisioning / "dashboards" / "dashboards.yaml").read_text())["providers"]
     folder = providers[0]["options"]["path"]
     assert f"`grafana/dashboards/` | `{folder}/`" in (GUIDES / "observe.md").read_text()
+
+
+def test_kubernetes_is_given_every_file_that_is_mounted() -> None:
+    maps = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["configMapGenerator"]
+    named = {FOLDER / name for each in maps for name in each["files"]}
+    mounted = {path for path in FOLDER.rglob("*.*") if path.suffix in (".yml", ".yaml", ".json")}
+    assert named == mounted - {FOLDER / "kustomization.yaml", *(PROMETHEUS / "tests").iterdir()}
