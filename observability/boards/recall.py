@@ -124,6 +124,24 @@ QUALITY = Row(
     (
         Panel(
             kind="lines",
+            title="Canary",
+            description="Worst rank at which known rows were found, by sort of question: 1 is right, 31 not found.",
+            unit="none",
+            queries=(Query(f"memory_canary_rank{{{OF_MEMORY}}}", "{{instance}} {{probe}}"),),
+            steps=((2, "red"),),
+            width=12,
+        ),
+        Panel(
+            kind="lines",
+            title="The canary was asked",
+            description="Time since known rows were asked for; MEMORY_CANARY_SECONDS says how often.",
+            unit="s",
+            queries=(Query(f"memory_canary_age_seconds{{{OF_MEMORY}}}", "{{instance}}"),),
+            steps=((7200, "red"),),
+            width=12,
+        ),
+        Panel(
+            kind="lines",
             title="What the gate decided",
             description="Recalls a second by the gate's outcome; nothing_clears: recall answered nothing.",
             unit="ops",

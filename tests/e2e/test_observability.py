@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from memory_svc.domain.canary import NOT_FOUND
 from observability.__main__ import main
 from observability.check import dashboards, faults
 from tests.support.facts import FACTS
@@ -82,6 +83,7 @@ def both(tmp_path: Path) -> Iterator[tuple[Process, Process]]:
             "MEMORY_EMBEDDING_QUERY_SECONDS": "1",
             "MEMORY_EMBEDDING_STORE_SECONDS": "1",
             "MEMORY_WORKER_SECONDS": "0.5",
+            "MEMORY_CANARY_SECONDS": "2",
         }
         with running("memory_svc", tmp_path / "memory", **settings) as memory:
             yield embed, memory
@@ -139,6 +141,8 @@ def go_dark(watching: Prometheus, receiver: Receiver) -> None:
     until(lambda: receiver.has("firing", "MemoryEmbeddingOutage"), 40, watching.firing)
     until(lambda: receiver.has("firing", "EmbedDown"), 20, watching.firing)
     until(lambda: "MemoryBreakerOpen" in watching.firing(), 20, watching.firing)
+    assert watching.values('memory_canary_rank{probe="meaning"}') == [NOT_FOUND]
+    assert watching.values('memory_canary_rank{probe="english"}') == [1]
     assert watching.values("memory_embedding_degraded") == [1]
     assert watching.values("memory_embedding_degraded_seconds")[0] > 10
     until(lambda: watching.values("memory_rows_waiting_for_vectors")[0] > 0, 20, watching.firing)
@@ -156,6 +160,8 @@ def mend(watching: Prometheus, receiver: Receiver) -> None:
     until(lambda: watching.firing() == set(), 20, watching.firing)
     assert watching.values("max_over_time(memory_rows_waiting_for_vectors[2m])")[0] > 0
     assert not receiver.has("firing", "MemoryBreakerOpen")
+    until(lambda: set(watching.values("memory_canary_rank")) == {1}, 20, lambda: watching.values("memory_canary_rank"))
+    assert not receiver.has("firing", "MemoryCanaryLost")
 
 
 def all_faults(watching: Prometheus) -> list[str]:
