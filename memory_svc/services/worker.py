@@ -58,11 +58,11 @@ class Worker:
             "forget_keys": self.forget_keys,
             "measure": self.measure,
         }
-        metrics.worker_steps(self.steps)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The worker at work, until the block ends."""
+        self._metrics.worker_steps(self.steps)
         task = asyncio.create_task(self._rounds())
         try:
             yield

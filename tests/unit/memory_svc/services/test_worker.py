@@ -45,8 +45,9 @@ async def test_a_step_that_fails_is_counted_and_the_others_run(house: House, mon
 
 async def test_every_step_is_shown_before_one_has_failed(house: House) -> None:
     registry = house.metrics.registry
-    for step in house.worker.steps:
-        assert registry.get_sample_value("memory_worker_failures_total", {"step": step}) == 0
+    async with house.worker.running():
+        for step in house.worker.steps:
+            assert registry.get_sample_value("memory_worker_failures_total", {"step": step}) == 0
 
 
 async def test_the_disk_of_the_data_folder_is_measured(house: House, settings: Settings) -> None:
