@@ -86,7 +86,7 @@ def compared(subject: Subject, threads: int, asked: argparse.Namespace, log: Pat
         for side, server in sides if number % 2 == 0 else sides[::-1]:
             with running(server, threads, log) as one:
                 ready[side].append(one.resident_bytes())
-                for load, clients in _asked(subject, asked.clients):
+                for load, clients in _asked(subject, asked):
                     sample = measured(one, _bodies(subject, server, load, clients), clients, load.texts_a_request)
                     samples.setdefault((load.name, clients, side), []).append(sample)
                     _say(
@@ -104,7 +104,7 @@ def compared(subject: Subject, threads: int, asked: argparse.Namespace, log: Pat
             ours_ready_bytes=ready["ours"],
             peer_ready_bytes=ready["peer"],
         )
-        for load, clients in _asked(subject, asked.clients)
+        for load, clients in _asked(subject, asked)
     ]
 
 
@@ -161,15 +161,16 @@ def _result(
         files=subject.files,
         cosine_min=cosine,
         rounds=asked.rounds,
-        command=report.command(asked.model, asked.threads, asked.clients, asked.rounds),
+        command=report.command(asked.model, asked.threads, asked.clients, asked.rounds, asked.loads),
         measured_at=datetime.now(UTC).strftime("%Y-%m-%d"),
         machine=facts,
         cells=cells,
     )
 
 
-def _asked(subject: Subject, clients: Sequence[int]) -> list[tuple[Load, int]]:
-    return [(load, count) for load in subject.loads for count in clients]
+def _asked(subject: Subject, asked: argparse.Namespace) -> list[tuple[Load, int]]:
+    loads_asked = [load for load in subject.loads if not asked.loads or load.name in asked.loads]
+    return [(load, count) for load in loads_asked for count in asked.clients]
 
 
 def _texts(subject: Subject, load: Load, count: int) -> list[str]:
@@ -202,6 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", choices=list(SUBJECTS), default=next(iter(SUBJECTS)))
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 0], help="0: all processors, as each takes them")
+    parser.add_argument("--loads", nargs="+", default=[], help="names of loads, such as `uniform 16`; else all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--results", type=Path, default=_ROOT / "bench" / "results")
     parser.add_argument("--cache", type=Path, default=_ROOT / ".cache" / "bench")

@@ -1,5 +1,6 @@
 """What a comparison found, as JSON with every sample and as a Markdown table of medians."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -69,11 +70,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     cells: list[Cell]
 
 
-def command(model: str, threads: Sequence[int], clients: Sequence[int], rounds: int) -> str:
+def command(model: str, threads: Sequence[int], clients: Sequence[int], rounds: int, loads: Sequence[str] = ()) -> str:
     """Return the command line that repeats a run."""
     return (
         f"python -m bench.embed --model {model} --threads {' '.join(map(str, threads))} "
         f"--clients {' '.join(map(str, clients))} --rounds {rounds}"
+        + (f" --loads {shlex.join(loads)}" if loads else "")
     )
 
 

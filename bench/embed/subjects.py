@@ -101,7 +101,12 @@ def _ours(cache: Path, settings: dict[str, str]) -> Server:
     return Server(
         name="embed-svc",
         command=(sys.executable, "-m", "embed_svc", "serve"),
-        settings={"EMBED_DATA_DIR": str(_fresh(cache / "data")), "EMBED_CACHE_BYTES_MAX": "0"} | settings,
+        settings={
+            "EMBED_DATA_DIR": str(_fresh(cache / "data")),
+            "EMBED_CACHE_BYTES_MAX": "0",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        | settings,
         port_setting="EMBED_PORT",
         threads_setting="EMBED_THREADS",
         ready="/readyz",
