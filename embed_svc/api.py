@@ -12,7 +12,8 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.params import JSONBody
 from litestar.types import Guard
 
-from embed_svc import bodies, failures, models, observe
+from embed_svc import answers, failures, observe
+from embed_svc.answers import Answer
 from embed_svc.bodies import (
     Alive,
     CountRequest,
@@ -23,20 +24,17 @@ from embed_svc.bodies import (
     OpenAIRequest,
     OpenAIResponse,
     Ready,
-    TokenInfo,
 )
-from embed_svc.encoding import encoded, vectors_as
-from embed_svc.errors import Internal, Invalid, Unavailable
+from embed_svc.errors import Unavailable
 from embed_svc.failures import Failure, OpenAIFailure
 from embed_svc.identity import Capabilities
 from embed_svc.observe import Observer
-from embed_svc.patience import while_awaited
-from embed_svc.service import Embedded, Readiness, Reading
+from embed_svc.patience import Caller, caller
+from embed_svc.service import Readiness
 from embed_svc.settings import Settings
 
 # These answer without a token: whoever starts and stops processes holds none.
 OPEN_ROUTES = frozenset({"/livez", "/startupz", "/readyz"})
-TRUNCATED = "x-embed-truncated"
 _OPENAI = "/v1/embeddings"
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
@@ -50,17 +48,7 @@ async def embed(
     data: JSONBody[EmbedRequest], request: Request[Any, Any, Any], readiness: NamedDependency[Readiness]
 ) -> Response[bytes]:
     """Embed texts: one vector of length 1 each, in order."""
-    bodies.check_texts(data.texts)
-    embedder = readiness.embedder
-    embedded = await while_awaited(request, embedder.embed(data.texts, data.input_type, data.token_info))
-    body = {
-        "embeddings": vectors_as(embedded.vectors, data.encoding_format),
-        "dimensions": embedder.info.dimensions,
-        "fingerprint": embedder.info.fingerprint,
-    }
-    if data.token_info:
-        body["token_info"] = [_told(reading, embedder.info.window) for reading in embedded.readings]
-    return _answer(request, body, embedded)
+    return _response(await answers.embed(data, _caller(request), readiness))
 
 
 @post(_OPENAI, status_code=HTTPStatus.OK, responses=_answers(OpenAIResponse, failures.declared(failures.OpenAIFailure)))
@@ -68,32 +56,15 @@ async def embeddings(
     data: JSONBody[OpenAIRequest], request: Request[Any, Any, Any], readiness: NamedDependency[Readiness]
 ) -> Response[bytes]:
     """Embed inputs as OpenAI's clients ask: one vector of length 1 each, in order."""
-    texts, rows = bodies.texts_or_tokens(data.input)
-    embedder = readiness.embedder
-    if data.model != embedder.info.name and any(data.model == one.name for one in models.MODELS):
-        raise Invalid(f"model: another is served here, {embedder.info.name}; send that name, or any that is no model's")
-    embedder.check_dimensions(data.dimensions)
-    work = embedder.embed_tokens(rows, data.input_type) if rows else embedder.embed(texts, data.input_type)
-    embedded = await while_awaited(request, work)
-    vectors = vectors_as(embedder.shorten(embedded.vectors, data.dimensions), data.encoding_format)
-    body = {
-        "object": "list",
-        "data": [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(vectors)],
-        "model": embedder.info.name,
-        "usage": {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens},
-    }
-    return _answer(request, body, embedded)
+    return _response(await answers.embeddings(data, _caller(request), readiness))
 
 
-@post("/count_tokens", status_code=HTTPStatus.OK, responses=failures.DECLARED)
+@post("/count_tokens", status_code=HTTPStatus.OK, responses=_answers(CountResponse))
 async def count_tokens(
     data: JSONBody[CountRequest], request: Request[Any, Any, Any], readiness: NamedDependency[Readiness]
-) -> CountResponse:
+) -> Response[bytes]:
     """Tell how texts would be read, without embedding them."""
-    bodies.check_texts(data.texts)
-    embedder = readiness.embedder
-    readings = await while_awaited(request, embedder.count(data.texts, data.input_type))
-    return CountResponse(token_info=[_told(reading, embedder.info.window) for reading in readings])
+    return _response(await answers.count_tokens(data, _caller(request), readiness))
 
 
 @get("/capabilities", responses={401: failures.DECLARED[401]}, sync_to_thread=False)
@@ -139,10 +110,9 @@ def create(
     """Return the application, its failures all of one shape, its OpenAPI as plain JSON at /schema/openapi.json."""
 
     def fail(request: Request[Any, Any, Any], error: Exception) -> Response[Failure | OpenAIFailure]:
-        problem = failures.problem_of(error, settings.body_bytes_max)
-        if isinstance(problem, Internal):
-            observe.failed("request failed", error, **request.scope["state"].get("facts", {}))
-        return failures.answer(problem, error, request.scope.get("path_template") == _OPENAI)
+        as_openai = request.scope.get("path_template") == _OPENAI
+        told = failures.told(error, settings.body_bytes_max, as_openai, request.scope["state"].get("facts", {}))
+        return Response(told.body, status_code=told.status, headers=told.headers, media_type=MediaType.JSON)
 
     return Litestar(
         [embed, embeddings, count_tokens, capabilities, livez, startupz, readyz, metrics],
@@ -164,24 +134,9 @@ def create(
     )
 
 
-def ranges(indices: Sequence[int]) -> str:
-    """Return ascending indices in few words: `0,3-5`."""
-    runs: list[list[int]] = []
-    for index in indices:
-        if runs and index == runs[-1][-1] + 1:
-            runs[-1][1:] = [index]
-        else:
-            runs.append([index])
-    return ",".join("-".join(map(str, run)) for run in runs)
+def _caller(request: Request[Any, Any, Any]) -> Caller:
+    return caller(request.scope["state"], request.receive, dict(reversed(list(request.scope["headers"]))))
 
 
-def _answer(request: Request[Any, Any, Any], body: Any, embedded: Embedded) -> Response[bytes]:
-    facts = request.scope["state"].setdefault("facts", {})
-    facts.update(texts=len(embedded.readings), tokens=embedded.tokens, truncated=embedded.truncated)
-    cut = ranges([index for index, reading in enumerate(embedded.readings) if reading.truncated])
-    headers = {TRUNCATED: cut} if cut else {}
-    return Response(encoded(body), media_type=MediaType.JSON, headers=headers)
-
-
-def _told(reading: Reading, window: int) -> TokenInfo:
-    return TokenInfo(count=reading.count, window=window, truncated=reading.truncated, window_end_char=reading.end)
+def _response(answer: Answer) -> Response[bytes]:
+    return Response(answer.body, media_type=MediaType.JSON, headers=answer.headers)

@@ -16,6 +16,7 @@ from litestar import Litestar
 
 from embed_svc import api, choice, guard, machine, observe, self_test
 from embed_svc.batching import Limits
+from embed_svc.direct import Direct
 from embed_svc.errors import Internal, Problem
 from embed_svc.heads import BoundedHeads
 from embed_svc.models import Model
@@ -122,7 +123,8 @@ def build(settings: Settings, obtain: Obtain | None = None) -> Observed:
     """
     observer = Observer(machine.resident_bytes)
     readiness = Readiness(observer)
-    token = guard.read_token(settings.token_file)
+    read = guard.read_token(settings.token_file)
+    token = guard.Token(read) if read else None
     loader = Loader(settings, readiness, observer, obtain or (lambda say: _obtain(settings, say, readiness)))
     app = api.create(
         settings,
@@ -131,7 +133,8 @@ def build(settings: Settings, obtain: Obtain | None = None) -> Observed:
         lifespan=[loader.running],
         guards=[guard.guard(token, api.OPEN_ROUTES)] if token else [],
     )
-    return Observed(app, observer, settings.bodies_bytes_max, lambda: readiness.stop(STOPPING))
+    served = Direct(app, readiness, settings.body_bytes_max, token)
+    return Observed(served, observer, settings.bodies_bytes_max, lambda: readiness.stop(STOPPING))
 
 
 class DrainingServer(uvicorn.Server):
@@ -182,6 +185,7 @@ def uvicorn_config(app: Observed, settings: Settings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=settings.stop_seconds_max,
     )
 

@@ -1,5 +1,6 @@
 """Which waiting texts run together (`take_batch`, pure), and the queue with its one worker thread."""
 
+import asyncio
 import math
 import threading
 import time
@@ -31,6 +32,24 @@ class Limits(msgspec.Struct, frozen=True):
     queue_tokens_max: int = 262_144
 
 
+async def awaited(answer: Future[Result]) -> Result:
+    """Return what another thread answers, or raise what it fails with; cancelled, it cancels the answer."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    answer.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(wake))
+    try:
+        await waiter
+    except asyncio.CancelledError:
+        answer.cancel()
+        raise
+    return answer.result()
+
+
 def take_batch(waiting: Sequence[int], limits: Limits) -> list[int]:
     """Return which of the waiting texts run next, as ascending indices; `waiting` is their tokens, oldest first.
 
@@ -38,6 +57,8 @@ def take_batch(waiting: Sequence[int], limits: Limits) -> list[int]:
     while all padded to the longest stay within the limits. A text over the token limit runs alone.
     """
     oldest = waiting[0]
+    if len(waiting) == 1:
+        return [0]
     nearest = sorted(range(1, len(waiting)), key=lambda index: (abs(waiting[index] - oldest), index))
     taken, longest, tokens = [0], oldest, oldest
     for index in nearest:
@@ -112,6 +133,8 @@ class Batcher(Generic[Item, Result]):
         self._closed = False
         self._inside = 0
         self._seconds_a_text = 0.0
+        observer.follow("embed_queue_texts", lambda: self._inside)
+        observer.follow("embed_queue_tokens", lambda: self._waiting_tokens)
         observer.follow("embed_queue_age_seconds", self._age_seconds)
         self._worker = threading.Thread(target=self._work, name="embed-worker", daemon=True)
         self._worker.start()
@@ -122,12 +145,12 @@ class Batcher(Generic[Item, Result]):
         with self._lock:
             if self._inside + count > self._limits.queue_texts_max:
                 raise self._full(f"{self._inside} of {self._limits.queue_texts_max} texts wait")
-            self._hold(count)
+            self._inside += count
         try:
             yield
         finally:
             with self._lock:
-                self._hold(-count)
+                self._inside -= count
 
     def submit(self, items: Sequence[Item]) -> Future[list[Result]]:
         """Queue the items of one caller; the future holds their results in order, or what `run` raised.
@@ -146,7 +169,8 @@ class Batcher(Generic[Item, Result]):
                 raise Unavailable("the service is stopping: try another instance, or later")
             if self._waiting_tokens + tokens > self._limits.queue_tokens_max:
                 raise self._full(f"{self._waiting_tokens} of {self._limits.queue_tokens_max} tokens wait")
-            self._wait([*self._waiting, *tickets])
+            self._waiting += tickets
+            self._waiting_tokens += tokens
             self._arrived.notify()
         job.answer.add_done_callback(lambda answer: self._drop(job) if answer.cancelled() else None)
         return job.answer
@@ -162,15 +186,10 @@ class Batcher(Generic[Item, Result]):
             job.fail(Unavailable("the service stopped before this text's turn: try again"))
         self._worker.join()
 
-    def _hold(self, count: int) -> None:
-        self._inside += count
-        self._observer.queued(self._inside)
-
     def _wait(self, tickets: list[_Ticket[Item, Result]]) -> None:
         """With the lock held: let these wait, and no other."""
         self._waiting = tickets
         self._waiting_tokens = sum(ticket.tokens for ticket in tickets)
-        self._observer.waiting(self._waiting_tokens)
 
     def _drop(self, job: _Job[Result]) -> None:
         with self._lock:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -195,9 +195,8 @@ def texts_or_tokens(given: str | list[str | int | list[int]]) -> tuple[list[str]
     return [], inputs
 
 
-def deadline_seconds(headers: Mapping[str, str]) -> float | None:
+def deadline_seconds(given: str | None) -> float | None:
     """Return how long the caller waits at most, in seconds, None for ever; raises Invalid where it is no number."""
-    given = headers.get(DEADLINE)
     if given is None:
         return None
     if not given.isascii() or not given.isdigit() or len(given) > 8 or int(given) > DEADLINE_MS_MAX:

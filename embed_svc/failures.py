@@ -1,15 +1,14 @@
 """The one table from a kind of failure to a status, and the one body of every answer that is not 2xx."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
-from litestar import MediaType, Response
 from litestar.exceptions import ClientException, MethodNotAllowedException, NotFoundException, ValidationException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.openapi import ResponseSpec
 
-from embed_svc import bodies
+from embed_svc import bodies, observe
 from embed_svc.errors import Internal, Invalid, Kind, NotFound, Problem, TooLarge
 from embed_svc.settings import PREFIX
 
@@ -91,10 +90,24 @@ def problem_of(error: Exception, body_bytes_max: int) -> Problem:
     return Internal("something went wrong here, not in the request; the log tells what, by this x-request-id")
 
 
-def answer(problem: Problem, error: Exception, as_openai: bool) -> Response[Failure | OpenAIFailure]:
-    """Return the answer that a problem is told with, `as_openai` in that shape; `error` is what was raised."""
+class Told(msgspec.Struct, frozen=True):
+    """How a failure is answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: Failure | OpenAIFailure
+
+
+def told(error: Exception, body_bytes_max: int, as_openai: bool, facts: Mapping[str, object]) -> Told:
+    """Return the answer to a request that raised `error`, and log it, beside `facts`, where it is none of a known kind.
+
+    With `as_openai` its body is of that shape.
+    """
+    problem = problem_of(error, body_bytes_max)
+    if isinstance(problem, Internal):
+        observe.failed("request failed", error, **facts)
     status = int(STATUS[problem.kind])
-    headers: dict[str, Any] = {}
+    headers: dict[str, str] = {}
     if isinstance(error, MethodNotAllowedException):
         status = error.status_code
         headers = {"allow": (error.headers or {}).get("allow", "")}
@@ -102,11 +115,12 @@ def answer(problem: Problem, error: Exception, as_openai: bool) -> Response[Fail
         headers["retry-after"] = str(problem.retry_after_seconds or 1)
     if problem.kind == "unauthenticated":
         headers["www-authenticate"] = "Bearer"
-    failure: Failure | OpenAIFailure
-    if as_openai:
-        kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
-        told = OpenAIError(message=problem.text, type=kind, code=problem.kind)
-        failure = OpenAIFailure(error=told, code=problem.kind, retry=problem.retry)
-    else:
-        failure = Failure(error=problem.text, code=problem.kind, retry=problem.retry)
-    return Response(failure, status_code=status, headers=headers, media_type=MediaType.JSON)
+    return Told(status, headers, _body(problem, status, as_openai))
+
+
+def _body(problem: Problem, status: int, as_openai: bool) -> Failure | OpenAIFailure:
+    if not as_openai:
+        return Failure(error=problem.text, code=problem.kind, retry=problem.retry)
+    kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+    error = OpenAIError(message=problem.text, type=kind, code=problem.kind)
+    return OpenAIFailure(error=error, code=problem.kind, retry=problem.retry)

@@ -14,15 +14,25 @@ from embed_svc.errors import Invalid, Unauthenticated
 _LENGTH_MIN = 16
 
 
-def guard(token: str, open_routes: frozenset[str]) -> Guard:
+class Token:
+    """The token that is asked for."""
+
+    def __init__(self, token: str) -> None:
+        self._digest = _digest(token)
+
+    def is_in(self, authorization: str) -> bool:
+        """Say whether a header `Authorization` holds it."""
+        scheme, given = (*authorization.split(" ", 1), "")[:2]
+        return scheme.lower() == "bearer" and hmac.compare_digest(_digest(given.strip()), self._digest)
+
+
+def guard(token: Token, open_routes: frozenset[str]) -> Guard:
     """Return what raises Unauthenticated on every route but the open ones, unless the token comes along."""
-    expected = _digest(token)
 
     def check(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         if connection.scope.get("path_template") in open_routes:
             return
-        scheme, given = (*connection.headers.get("authorization", "").split(" ", 1), "")[:2]
-        if scheme.lower() != "bearer" or not hmac.compare_digest(_digest(given.strip()), expected):
+        if not token.is_in(connection.headers.get("authorization", "")):
             raise Unauthenticated("send the header Authorization: Bearer and the token in EMBED_TOKEN_FILE")
 
     return check

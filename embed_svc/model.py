@@ -1,6 +1,6 @@
 """A model running on ONNX Runtime, its texts read by its own tokenizer; the only importer of either library."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,13 @@ _NO_GRAPH = (
 
 _POOLED_OUTPUT = "sentence_embedding"
 _HIDDEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
+# Each input of a graph, from the tokens' ids and the mask.
+_FEEDS: dict[str, Callable[[Integers, Integers], Integers]] = {
+    "input_ids": lambda ids, _: ids,
+    "attention_mask": lambda _, mask: mask,
+    "token_type_ids": lambda ids, _: np.zeros_like(ids),
+    "position_ids": lambda _, mask: np.maximum(mask.cumsum(axis=1) - 1, 0),
+}
 # Attention keeps a score for each pair of tokens of a text: one text of 724 tokens has so many, and so has a batch of
 # 128 texts of 64. What a run beyond that has taken is given back after it.
 _KEPT_PAIRS_MAX = 1_024 * 512
@@ -122,12 +129,6 @@ def _output(names: Sequence[str]) -> str:
 
 def _feeds(names: Sequence[str], ids: Integers, mask: Integers) -> dict[str, Integers]:
     """Return the graph's inputs by name. Raises Invalid where it wants one that is not known here."""
-    known = {
-        "input_ids": ids,
-        "attention_mask": mask,
-        "token_type_ids": np.zeros_like(ids),
-        "position_ids": np.maximum(mask.cumsum(axis=1) - 1, 0),
-    }
-    if unknown := [name for name in names if name not in known]:
+    if unknown := [name for name in names if name not in _FEEDS]:
         raise Invalid(f"the graph wants inputs that are not known: {', '.join(unknown)}")
-    return {name: known[name] for name in names}
+    return {name: _FEEDS[name](ids, mask) for name in names}

@@ -30,6 +30,7 @@ QUIET_ROUTES = frozenset({"/livez", "/startupz", "/readyz", "/metrics"})
 STATUSES = ("2xx", "3xx", "4xx", "5xx")
 
 _LOGGER = logging.getLogger("embed_svc")
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _NOISY = ("httpx", "httpx2", "httpcore", "httpcore2", "filelock", "asyncio")
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _AREAS = (16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 2_048.0, 4_096.0, 8_192.0)
@@ -99,19 +100,10 @@ class Observer:
         self._collectors["embed_tokens_total"].inc(tokens)
         self._collectors["embed_truncated_total"].inc(truncated)
 
-    def queued(self, texts: int) -> None:
-        """Tell how many texts are in and not yet answered."""
-        self._collectors["embed_queue_texts"].set(texts)
-
-    def waiting(self, tokens: int) -> None:
-        """Tell how many tokens wait for a batch."""
-        self._collectors["embed_queue_tokens"].set(tokens)
-
-    def cached(self, hits: int, misses: int, size_bytes: int) -> None:
-        """Count texts looked for in the cache, and tell what it holds."""
+    def cached(self, hits: int, misses: int) -> None:
+        """Count texts looked for in the cache."""
         self._children["embed_cache_total", "hit"].inc(hits)
         self._children["embed_cache_total", "miss"].inc(misses)
-        self._collectors["embed_cache_bytes"].set(size_bytes)
 
     def tested(self) -> None:
         """Note that the model has passed its self-test now."""
@@ -151,7 +143,10 @@ class Observer:
 
 def say(level: Literal["debug", "info", "warning", "error"], event: str, **fields: object) -> None:
     """Log one line."""
-    _LOGGER.log(logging.getLevelNamesMapping()[level.upper()], event, extra={"fields": fields})
+    number = _LEVELS[level]
+    if _LOGGER.isEnabledFor(number):
+        # Made by hand: the logger would first look through the stack for who called.
+        _LOGGER.handle(_LOGGER.makeRecord(_LOGGER.name, number, "", 0, event, (), None, extra={"fields": fields}))
 
 
 def failed(event: str, error: BaseException, **fields: object) -> None:

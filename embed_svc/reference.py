@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from msgspec import Meta
 
 from embed_svc import errors, models, observe
+from embed_svc.answers import TRUNCATED
 from embed_svc.api import (
     OPEN_ROUTES,
-    TRUNCATED,
     capabilities,
     count_tokens,
     embed,

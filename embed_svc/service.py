@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import numpy as np
 
-from embed_svc.batching import Batcher, Limits
+from embed_svc.batching import Batcher, Limits, awaited
 from embed_svc.cache import Cache, Known
 from embed_svc.errors import Invalid, Unavailable
 from embed_svc.identity import Capabilities, identify
@@ -60,6 +60,7 @@ class Embedder:
         self._model = model
         self._observer = observer
         self._cache = Cache(cache_bytes_max, model.info.fingerprint)
+        observer.follow("embed_cache_bytes", lambda: self._cache.size_bytes)
         self._failing = False
         limits = msgspec.structs.replace(limits, texts_max=1) if model.info.alone else limits
         self._batcher: Batcher[Tokens, Floats] = Batcher(self._run, _length, limits, observer)
@@ -82,7 +83,7 @@ class Embedder:
                 known[index] = fresh
                 if len(texts[index]) <= PIECE_CHARS_MAX:
                     self._cache.keep(texts[index], role, fresh)
-        self._observer.cached(len(texts) - len(missing), len(missing), self._cache.size_bytes)
+        self._observer.cached(len(texts) - len(missing), len(missing))
         return self._told([found for found in known if found is not None])
 
     async def embed_tokens(self, rows: Sequence[Sequence[int]], role: Role) -> Embedded:
@@ -141,11 +142,11 @@ class Embedder:
         return read
 
     async def _rows(self, read: Sequence[Tokens]) -> list[Floats]:
-        return await asyncio.wrap_future(self._batcher.submit(read)) if read else []
+        return await awaited(self._batcher.submit(read)) if read else []
 
     def _told(self, known: Sequence[Known]) -> Embedded:
         embedded = Embedded(
-            vectors=np.stack([one.vector for one in known]),
+            vectors=known[0].vector[np.newaxis] if len(known) == 1 else np.stack([one.vector for one in known]),
             readings=[Reading(one.count, one.used, one.end) for one in known],
         )
         self._observer.embedded(embedded.tokens, len(known), embedded.truncated)

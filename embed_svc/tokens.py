@@ -29,7 +29,7 @@ class Reader:
     def read(self, prefix: str, text: str, whole: bool) -> Tokens:
         """Return one text as tokens; what lies behind the window is read only where it is to be counted."""
         ids: list[int] = []
-        ends: list[int] = []
+        kept: list[tuple[int, Any]] = []
         count = len(self._head) + 1
         done = -len(prefix)
         for piece in pieces(prefix + text):
@@ -37,13 +37,18 @@ class Reader:
             count += len(read.ids)
             if len(ids) < self._window:
                 ids.extend(read.ids)
-                ends.extend(done + last for _, last in read.offsets)
+                kept.append((done, read))
             done += len(piece)
             if count > self._window and not whole:
                 break
-        room = max(self._window - len(self._head) - 1, 0)
-        end = len(text) if count <= self._window else max([0, *ends[max(room - 1, 0) : room]])
+        end = len(text) if count <= self._window else self._cut(kept)
         return Tokens(ids=closed(self._head, ids, self._end, self._window), count=count, end=end)
+
+    def _cut(self, kept: Sequence[tuple[int, Any]]) -> int:
+        """Return where in its text the last token ends that fits the window, of pieces that begin at these places."""
+        ends: list[int] = [begin + last for begin, read in kept for _, last in read.offsets]
+        room = max(self._window - len(self._head) - 1, 0)
+        return max([0, *ends[max(room - 1, 0) : room]])
 
     def adopt(self, prefix: str, row: Sequence[int], index: int) -> Tokens:
         """Return tokens of a text whose ids are given, with or without those that open and close it.

@@ -3,9 +3,9 @@
 What all bodies hold at once is bounded here, and it is known here whether any request is still at work.
 """
 
+import random
 import re
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +16,7 @@ from embed_svc.errors import Overloaded
 from embed_svc.observe import QUIET_ROUTES, Observer
 from embed_svc.patience import ARRIVED
 
-REQUEST_ID = "x-request-id"
+REQUEST_ID = b"x-request-id"
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -35,6 +35,8 @@ class Observed:
         self._observer = observer
         self._bodies_bytes_max = bodies_bytes_max
         self._bodies_bytes = 0
+        # Ids are to differ, not to be secret; the system's own randomness is a call of it each time.
+        self._ids = random.Random()
         self.at_work = 0
         self.refuse = refuse
 
@@ -48,9 +50,10 @@ class Observed:
     async def _measured(self, scope: Any, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         status = 500
-        facts = {"request_id": _request_id(scope["headers"])}
+        request_id = _given_id(scope["headers"]) or f"{self._ids.getrandbits(128):032x}"
+        facts: dict[str, object] = {"request_id": request_id}
         # Handlers add to the facts; a server's own state, where it has one, stays.
-        scope["state"] = {**scope.get("state", {}), "facts": facts, ARRIVED: time.monotonic()}
+        scope["state"] = {**scope.get("state", {}), "facts": facts, ARRIVED: started}
         held = 0
         counts = scope["path"] not in QUIET_ROUTES
 
@@ -58,8 +61,7 @@ class Observed:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                marked = [*message["headers"], (REQUEST_ID.encode(), facts["request_id"].encode())]
-                message["headers"] = marked
+                message["headers"] = [*message["headers"], (REQUEST_ID, request_id.encode())]
             await send(message)
 
         async def received() -> Any:
@@ -82,7 +84,10 @@ class Observed:
             self._observer.request(scope.get("path_template"), status, time.perf_counter() - started, facts)
 
 
-def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
-    """Return the caller's own id where it is a short plain word, else a new one."""
-    given = next((value.decode("latin-1") for name, value in headers if name == REQUEST_ID.encode()), "")
-    return given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+def _given_id(headers: list[tuple[bytes, bytes]]) -> str:
+    """Return the caller's own id where it is a short plain word, else ""."""
+    for name, value in headers:
+        if name == REQUEST_ID:
+            given = value.decode("latin-1")
+            return given if _SAFE_ID.fullmatch(given) else ""
+    return ""

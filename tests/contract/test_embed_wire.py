@@ -9,6 +9,7 @@ import uvicorn
 
 from embed_svc import api
 from embed_svc.batching import Limits
+from embed_svc.direct import Direct
 from embed_svc.observe import Observer
 from embed_svc.service import Embedder as Server
 from embed_svc.service import Readiness
@@ -37,7 +38,9 @@ def readiness() -> Iterator[Readiness]:
 async def client(readiness: Readiness) -> AsyncIterator[Client]:
     """A client of it."""
     observer = Observer(lambda: 0)
-    app = Observed(api.create(ServerSettings(), readiness, observer), observer)
+    settings = ServerSettings()
+    framework = api.create(settings, readiness, observer)
+    app = Observed(Direct(framework, readiness, settings.body_bytes_max), observer)
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, ws="none"))
     serving = asyncio.create_task(server.serve([listening]))

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import itertools
 import json
 import random
 import socket
@@ -279,3 +280,40 @@ def test_what_has_no_end_and_is_no_body_is_cut_off(served: Served, begin: bytes)
             pytest.fail("a hundred megabytes were taken")
     assert resident_bytes() - before < 20e6
     assert post(served, {"texts": ["still here"]}).status_code == 200
+
+
+def test_a_caller_that_asks_whether_to_send_its_body_is_told_to(served: Served) -> None:
+    body = json.dumps({"texts": ["a"]}).encode()
+    head, _, _ = raw(body).partition(b"\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", served.port), 10) as caller:
+        caller.sendall(head + b"\r\nExpect: 100-continue\r\n\r\n")
+        assert caller.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        caller.sendall(body)
+        assert caller.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_a_body_in_pieces_is_answered_as_a_whole_one_is(served: Served) -> None:
+    sent = raw(json.dumps({"texts": ["a b", "c"]}).encode())
+    answers = []
+    for cuts in ([], [20], [len(sent) - 9], [len(sent) - 30, len(sent) - 10, len(sent) - 1]):
+        with socket.create_connection(("127.0.0.1", served.port), 10) as caller:
+            caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for begin, end in itertools.pairwise([0, *cuts, len(sent)]):
+                caller.sendall(sent[begin:end])
+                time.sleep(0.02)
+            head, _, body = caller.recv(65_536).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+            answers.append(body)
+    assert len(set(answers)) == 1
+
+
+def test_requests_sent_without_waiting_are_answered_in_their_order(served: Served) -> None:
+    sent = b"".join(raw(json.dumps({"texts": ["word"] * count}).encode(), "/count_tokens") for count in (1, 2, 3))
+    with socket.create_connection(("127.0.0.1", served.port), 10) as caller, caller.makefile("rb") as reader:
+        caller.sendall(sent)
+        counts = []
+        for _ in range(3):
+            lines = list(itertools.takewhile(lambda line: line != b"\r\n", reader))
+            length = next(int(line.split()[1]) for line in lines if line.startswith(b"content-length"))
+            counts.append(len(json.loads(reader.read(length))["token_info"]))
+    assert counts == [1, 2, 3]

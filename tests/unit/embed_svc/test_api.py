@@ -18,6 +18,7 @@ from litestar.testing import TestClient
 
 from embed_svc import api, failures, models, observe
 from embed_svc.batching import Limits
+from embed_svc.direct import Direct
 from embed_svc.errors import PROBLEMS
 from embed_svc.identity import identify
 from embed_svc.observe import Observer
@@ -32,13 +33,15 @@ SETTINGS = Settings(body_bytes_max=65_536, queue_texts_max=150)
 class Server:
     """An application on a fake model, not ready until told."""
 
-    def __init__(self, model: FakeModel | None = None) -> None:
+    def __init__(self, model: FakeModel | None = None, around: bool = True) -> None:
+        """`around` the framework go ordinary requests; else it answers all."""
         self.model = model or FakeModel()
         self.observer = Observer(lambda: 12_345)
         self.readiness = Readiness(self.observer)
         self.embedder = Embedder(self.model, Limits(queue_texts_max=SETTINGS.queue_texts_max), self.observer)
         self.app: Litestar = api.create(SETTINGS, self.readiness, self.observer)
-        self.client: TestClient[Any] = TestClient(Observed(self.app, self.observer), raise_server_exceptions=False)
+        served = Direct(self.app, self.readiness, SETTINGS.body_bytes_max) if around else self.app
+        self.client: TestClient[Any] = TestClient(Observed(served, self.observer), raise_server_exceptions=False)
 
     def post(self, body: Any, path: str = "/embed", **headers: str) -> Any:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -49,10 +52,10 @@ class Server:
         return {line.rpartition(" ")[0] for line in lines if not line.startswith("#")}
 
 
-@pytest.fixture
-def loading() -> Iterator[Server]:
-    """A server whose model is not there yet."""
-    server = Server()
+@pytest.fixture(params=["around the framework", "through the framework"])
+def loading(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server whose model is not there yet; whichever way a request goes, it is answered alike."""
+    server = Server(around=request.param == "around the framework")
     with server.client:
         yield server
     server.model.gate.set()
