@@ -20,16 +20,21 @@ Result = TypeVar("Result")
 LOOK_AHEAD_TEXTS = 512
 _RETRY_SECONDS_MAX = 60
 _RECENT = 0.1
+_GATHER_SHARE = 0.25
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What bounds a batch (padded tokens, share of them that is padding, texts) and the queue (texts, tokens)."""
+    """What bounds a batch (padded tokens, share of them that is padding, texts) and the queue (texts, tokens).
+
+    `gather_seconds_max` bounds the wait for one more of the callers that were answered together.
+    """
 
     tokens_max: int = 1_024
     waste_max: float = 0.15
     texts_max: int = 64
     queue_texts_max: int = 4_096
     queue_tokens_max: int = 262_144
+    gather_seconds_max: float = 0.004
 
 
 async def awaited(answer: Future[Result]) -> Result:
@@ -133,6 +138,9 @@ class Batcher(Generic[Item, Result]):
         self._closed = False
         self._inside = 0
         self._seconds_a_text = 0.0
+        self._last_seconds = 0.0
+        self._expected_callers = 0
+        self._gather_end = 0.0
         observer.follow("embed_queue_texts", lambda: self._inside)
         observer.follow("embed_queue_tokens", lambda: self._waiting_tokens)
         observer.follow("embed_queue_age_seconds", self._age_seconds)
@@ -211,17 +219,45 @@ class Batcher(Generic[Item, Result]):
             except BaseException as error:  # noqa: BLE001 - whatever it is, the callers are told and the next batch runs
                 self._fail(batch, error)
             else:
-                for ticket, result in zip(batch, results, strict=True):
-                    ticket.job.settle(ticket.index, result)
+                self._answer(batch, results)
+
+    def _answer(self, batch: list[_Ticket[Item, Result]], results: list[Result]) -> None:
+        """Give the callers their results, and note how many may soon ask again."""
+        with self._lock:
+            waiting = self._callers()
+        for ticket, result in zip(batch, results, strict=True):
+            ticket.job.settle(ticket.index, result)
+        answered = len({ticket.job for ticket in batch if not ticket.job.wanted()})
+        # Where more wait than were answered, the next batch is no small one anyway.
+        self._expected_callers = answered + waiting if waiting < answered else 0
+        self._gather_end = time.monotonic() + _GATHER_SHARE * self._last_seconds
 
     def _next(self) -> list[_Ticket[Item, Result]]:
         """Wait for the next batch; none once closed."""
         with self._lock:
             while not self._closed:
+                self._gather()
                 if self._waiting and (batch := self._take()):
                     return batch
                 self._arrived.wait()
         return []
+
+    def _gather(self) -> None:
+        """With the lock held: where several callers were answered just now, wait a little for them to ask again.
+
+        Else the first to come back runs alone while the others wait, and a text alone costs more. It ends when as many
+        wait as may come, when none has come for a moment, or with a share of the time that the last batch took.
+        """
+        while not self._closed and 0 < self._callers() < self._expected_callers and self._has_room():
+            left = self._gather_end - time.monotonic()
+            if left <= 0 or not self._arrived.wait(min(left, self._limits.gather_seconds_max)):
+                return
+
+    def _callers(self) -> int:
+        return len({ticket.job for ticket in self._waiting})
+
+    def _has_room(self) -> bool:
+        return self._waiting_tokens < self._limits.tokens_max and len(self._waiting) < self._limits.texts_max
 
     def _take(self) -> list[_Ticket[Item, Result]]:
         waiting = [ticket for ticket in self._waiting if ticket.job.wanted()]
@@ -239,6 +275,7 @@ class Batcher(Generic[Item, Result]):
         if len(results) != len(items):
             raise RuntimeError(f"{len(items)} texts ran and {len(results)} results came")
         seconds = time.perf_counter() - started
+        self._last_seconds = seconds
         self._seconds_a_text += _RECENT * (seconds / len(items) - self._seconds_a_text)
         self._observer.batch([self._tokens(item) for item in items], seconds)
         return results

@@ -237,6 +237,74 @@ def test_closing_ends_the_batch_at_work_and_fails_what_waits(batcher: Batcher[in
         batcher.submit([1])
 
 
+@pytest.fixture
+def slow() -> Iterator[tuple[Batcher[int, int], list[list[int]]]]:
+    """One whose runs take so long that callers who come back at once are within a small part of it."""
+    batches: list[list[int]] = []
+
+    def run(items: list[int]) -> list[int]:
+        batches.append(items)
+        time.sleep(0.8)
+        return items
+
+    made: Batcher[int, int] = Batcher(run, lambda item: item, Limits(gather_seconds_max=5), Observer(lambda: 0))
+    yield made, batches
+    made.close()
+
+
+def test_callers_that_were_answered_together_and_ask_again_run_together_again(
+    slow: tuple[Batcher[int, int], list[list[int]]],
+) -> None:
+    batcher, batches = slow
+    first = batcher.submit([90])
+    until_one_runs(batches)
+    together = [batcher.submit([item]) for item in (20, 21, 22)]
+    result(first)
+    for answer in together:
+        result(answer)
+    again = []
+    for item in (20, 21, 22):
+        again.append(batcher.submit([item]))
+        time.sleep(0.02)
+    for answer in again:
+        result(answer)
+    assert batches == [[90], [20, 21, 22], [20, 21, 22]]
+
+
+def test_those_that_do_not_ask_again_hold_nobody_up_for_long(slow: tuple[Batcher[int, int], list[list[int]]]) -> None:
+    batcher, batches = slow
+    first = batcher.submit([90])
+    until_one_runs(batches)
+    together = [batcher.submit([item]) for item in (20, 21, 22)]
+    result(first)
+    for answer in together:
+        result(answer)
+    alone = batcher.submit([20])
+    time.sleep(0.4)
+    assert len(batches) == 3
+    assert result(alone) == [20]
+
+
+def test_closing_waits_for_nobody_that_might_ask_again(slow: tuple[Batcher[int, int], list[list[int]]]) -> None:
+    batcher, batches = slow
+    first = batcher.submit([90])
+    until_one_runs(batches)
+    together = [batcher.submit([item]) for item in (20, 21)]
+    result(first)
+    for answer in together:
+        result(answer)
+    left = batcher.submit([20])
+    batcher.close()
+    with pytest.raises(Unavailable):
+        result(left)
+
+
+def until_one_runs(batches: list[list[int]]) -> None:
+    """Poll until the first batch runs."""
+    while not batches:
+        time.sleep(0.001)
+
+
 def test_many_callers_at_once_lose_nothing() -> None:
     batcher: Batcher[int, int] = Batcher(
         lambda items: [2 * item for item in items], lambda item: item, Limits(tokens_max=64), Observer(lambda: 0)
