@@ -1,5 +1,6 @@
 """The server as a whole over a model that is long in coming, fails, or recovers."""
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 
-from embed_svc import app, choice, self_test
+from embed_svc import app, choice, loading, self_test
 from embed_svc.errors import Invalid, Unavailable
 from embed_svc.models import MINILM, Model
+from embed_svc.observe import Observer
+from embed_svc.service import Readiness
 from embed_svc.settings import Settings
 from tests.support.embed_model import FakeModel
 
@@ -155,3 +158,13 @@ def test_a_start_against_the_record_is_refused_before_anything_listens(tmp_path:
     settings = Settings(data_dir=str(tmp_path), model="bge-m3", port=0)
     with pytest.raises(Invalid, match="EMBED_MODEL_REPLACES=all-MiniLM-L6-v2"):
         app.serve(settings)
+
+
+def test_what_loading_has_made_is_not_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "obtain_model", lambda *_: FakeModel())
+    observer = Observer(lambda: 0)
+    try:
+        app._obtain(Settings(), lambda _: None, Readiness(observer))
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
