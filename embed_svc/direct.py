@@ -1,4 +1,4 @@
-"""Ordinary requests with texts, answered without the framework; the one place that goes around it (decision 19).
+"""Ordinary requests with texts, answered without the framework; the one place that goes around it (decision 20).
 
 Ordinary is a POST to one of three routes whose body has come whole and is what the route takes. Whatever else comes is
 handed to the framework as it came: it knows every route, refuses, and describes all of it.
