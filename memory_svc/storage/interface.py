@@ -94,7 +94,8 @@ class Candidates(msgspec.Struct, frozen=True):
     threshold: what the best row's evidence must reach, None = not calibrated for this agent and the query's model.
     past: how old each is and how often it was recalled. rows: those of these refs that there are, as the snapshot has
     them. spans: of those of which a block other than the first is nearest to the query, where in the content it lies.
-    These are only to be asked inside the snapshot.
+    beside: of each of these refs the rows before and after it in its talk, whether in the scope or not. These are only
+    to be asked inside the snapshot.
     """
 
     vectors: Hits
@@ -109,6 +110,7 @@ class Candidates(msgspec.Struct, frozen=True):
     past: Past
     rows: Callable[[Sequence[Ref]], Mapping[Ref, Row]]
     spans: Callable[[Sequence[Ref]], Mapping[Ref, Span]]
+    beside: Callable[[Sequence[Ref]], Mapping[Ref, Sequence[Ref]]]
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):

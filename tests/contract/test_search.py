@@ -86,6 +86,23 @@ async def test_episodes_are_found_by_words_and_vectors_in_their_scope(storage: S
         assert (len(found.vectors), len(found.episodes), len(found.words)) == (seen, seen, 0)
 
 
+async def test_the_rows_before_and_after_one_in_its_talk_are_known(storage: Storage) -> None:
+    for number, talk in enumerate(("s", "s", "t", "s", "")):
+        await storage.apply(put(f"needle {number}", metadata={"session": talk} if talk else {}))
+    await storage.apply(write(PutEpisode(episode("needle"))))
+    asked = [Ref(Kind.MEMORY, id) for id in (4, 1, 2, 3, 5)] + [Ref(Kind.EPISODE, 1)]
+
+    async def beside() -> dict[str, list[str]]:
+        found = await storage.search.candidates(
+            Scope(agent="a"), Query(("needle",), None, 10), lambda found: found.beside(asked)
+        )
+        return {str(ref): [str(each) for each in near] for ref, near in found.items() if near}
+
+    assert await beside() == {"mem:1": ["mem:2"], "mem:2": ["mem:1", "mem:4"], "mem:4": ["mem:2"]}
+    await storage.apply(write(Forget(Ref(Kind.MEMORY, 2))))
+    assert await beside() == {"mem:1": ["mem:4"], "mem:4": ["mem:1"]}
+
+
 async def test_text_scores_are_scaled_to_the_best_of_their_arm(storage: Storage) -> None:
     for text in ("needle needle", "needle in much hay and more hay", "hay"):
         await storage.apply(put(text))

@@ -1,12 +1,13 @@
 """Recall: the memories and episodes that speak to a query, or nothing where none does."""
 
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
-from memory_svc.domain.memory import Kind, Vector, utc
+from memory_svc.domain.memory import Kind, Memory, Ref, Vector, utc
 from memory_svc.domain.recall import gate, time_cue
 from memory_svc.domain.recall.exclude import Excluded
 from memory_svc.domain.recall.gate import Verdict
@@ -29,6 +30,7 @@ from memory_svc.storage.interface import Candidates, Query
 ARM_DEPTH_MIN = 100
 QUERY_CHARS_MAX = 20_000
 SCORE_DIGITS = 4
+T = TypeVar("T")
 
 ProjectFilter = Annotated[
     str, Meta(max_length=1000, description='"X" = X and what is shared, "" = shared only; left out = all projects.')
@@ -120,28 +122,71 @@ async def recall(runtime: Runtime, request: Recall) -> Recalled:
 OPERATIONS = (recall,)
 
 
-class _Found(NamedTuple):
-    """What the snapshot gave: the gate's verdict, whether rows were given though they fall short of it, and why."""
+class Searched(NamedTuple, Generic[T]):
+    """What was read of the candidates, what the gate decided of them, and which arms ran.
 
+    is_fallback: rows go by confidence, and the gate let them through though they have less evidence than it asks for.
+    """
+
+    read: T
     verdict: Verdict
     is_fallback: bool
-    answered: Answered
-    trace: Trace | None
+    channels: Channels
 
 
 async def recalled(runtime: Runtime, request: Recall) -> Recalled:
     """What a recall answers."""
     times = time_cue.times(request.time_cue, request.as_of, runtime.clock(), runtime.call.zone)
-    scope = _scope(request, times)
-    depth = max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
-    text = request.query[:QUERY_CHARS_MAX]
-    words = tuple(query_words(text))
+    scope = scope_of(request, times)
     budget = Budget(request.full_content, runtime.settings.preview_chars, request.max_tokens)
-    if not words:
-        newest = await runtime.storage.memories.page(scope, depth)
-        shown = rows.kept(((row, whole(row)) for row in newest), request.limit, request.exclude_contents)
+    if not is_asked(request):
+        shown = rows.kept(
+            ((row, whole(row)) for row in await newest(runtime, request, times)),
+            request.limit,
+            request.exclude_contents,
+        )
         answered = await _with_profiles(runtime, (request, scope), within(shown, budget))
         return _answer(runtime, (request, times), answered, NOT_ASKED)
+
+    def best_first(found: Candidates, ranking: Ranking, verdict: Verdict) -> tuple[Answered, Trace | None]:
+        kept = [] if verdict.silences else _kept(found, ranking, request)
+        end = before_gap(found, runtime.settings, ranking, rows.refs(kept))
+        answered = within(kept[:end], budget, found.tells, lambda cut: rows.parts(found, cut))
+        if not request.trace:
+            return answered, None
+        why = traced(found, ranking, [str(row.ref) for row in kept], request.trace_refs, verdict)
+        why = left_out(why, {row.ref for row in kept[end:]}, BEHIND_GAP)
+        return answered, left_out(why, {row.ref for row in answered.left_out}, OVER_BUDGET)
+
+    searched = await search(runtime, request, times, best_first)
+    answered, why = searched.read
+    note(runtime, request, rows.refs(answered.rows), is_fallback=searched.is_fallback)
+    answered = await _with_profiles(runtime, (request, scope), answered)
+    answer = _answer(runtime, (request, times), answered, searched.channels)
+    gate_fallback = searched.is_fallback or UNSET
+    answer = msgspec.structs.replace(answer, gate=silence(searched.verdict), gate_fallback=gate_fallback)
+    if why is None:
+        return answer
+    return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, why))
+
+
+def is_asked(request: Recall) -> bool:
+    """Whether the query holds a word."""
+    return bool(query_words(request.query[:QUERY_CHARS_MAX]))
+
+
+async def newest(runtime: Runtime, request: Recall, times: Times) -> list[Memory]:
+    """The newest memories of the scope, newest first: what is answered where nothing is asked."""
+    return await runtime.storage.memories.page(scope_of(request, times), _depth(request))
+
+
+async def search(
+    runtime: Runtime, request: Recall, times: Times, read: Callable[[Candidates, Ranking, Verdict], T]
+) -> Searched[T]:
+    """What `read` makes of the candidates in their order and of what the gate decides, inside their snapshot."""
+    scope, depth = scope_of(request, times), _depth(request)
+    text = request.query[:QUERY_CHARS_MAX]
+    words = tuple(query_words(text))
     with runtime.metrics.stage("embed"):
         vector = await runtime.vector(text, "query")
     named, named_alone = names(text)
@@ -157,39 +202,41 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
         newest_rows=runtime.settings.vector_newest_rows,
     )
     now = runtime.clock()
+    channels = _channels(runtime, scope, vector)
 
-    def best_first(found: Candidates) -> _Found:
+    def judged(found: Candidates) -> Searched[T]:
         with runtime.metrics.stage("fuse"):
             verdict = _verdict(found, runtime.settings, request, query)
             ranking = ranked(found, runtime.settings, now, deep=request.deep)
-            kept = [] if verdict.silences else _kept(found, ranking, request)
-            end = before_gap(found, runtime.settings, ranking, rows.refs(kept))
-            answered = within(kept[:end], budget, found.tells, lambda cut: rows.parts(found, cut))
             is_fallback = runtime.settings.confidence and _falls_short(found, verdict)
-            if not request.trace:
-                return _Found(verdict, is_fallback, answered, None)
-            why = traced(found, ranking, [str(row.ref) for row in kept], request.trace_refs, verdict)
-            why = left_out(why, {row.ref for row in kept[end:]}, BEHIND_GAP)
-            why = left_out(why, {row.ref for row in answered.left_out}, OVER_BUDGET)
-            return _Found(verdict, is_fallback, answered, why)
+            return Searched(read(found, ranking, verdict), verdict, is_fallback, channels)
 
     with runtime.metrics.stage("candidates"):
-        found = await runtime.storage.search.candidates(scope, query, best_first)
-    runtime.metrics.judged(found.verdict.outcome)
-    _count(runtime, request, found)
-    answered = await _with_profiles(runtime, (request, scope), found.answered)
-    answer = _answer(runtime, (request, times), answered, _channels(runtime, scope, vector))
-    answer = msgspec.structs.replace(answer, gate=_silence(found.verdict), gate_fallback=found.is_fallback or UNSET)
-    if found.trace is None:
-        return answer
-    return msgspec.structs.replace(answer, trace=await explained(runtime.storage, scope, found.trace))
+        searched = await runtime.storage.search.candidates(scope, query, judged)
+    runtime.metrics.judged(searched.verdict.outcome)
+    return searched
 
 
-def _count(runtime: Runtime, request: Recall, found: _Found) -> None:
+def note(runtime: Runtime, request: Recall, refs: Iterable[Ref], *, is_fallback: bool) -> None:
     """Note the memories that were found as recalled. What was let through in spite of the gate earns nothing by it."""
-    if runtime.settings.recall_counts and not request.deep and not found.is_fallback:
-        ids = [ref.id for ref in rows.refs(found.answered.rows) if ref.kind is Kind.MEMORY]
+    if runtime.settings.recall_counts and not request.deep and not is_fallback:
+        ids = [ref.id for ref in refs if ref.kind is Kind.MEMORY]
         runtime.storage.recalls.note(ids, utc(runtime.clock()))
+
+
+def silence(verdict: Verdict) -> Silence | UnsetType:
+    """What an answer tells of a gate that silences it."""
+    if not verdict.silences:
+        return UNSET
+    return Silence(best=round(verdict.best, SCORE_DIGITS), threshold=verdict.threshold)
+
+
+def advisory(runtime: Runtime, channels: Channels) -> Advisory | UnsetType:
+    """What the caller is told where the query was answered without its vector; counts that it was."""
+    if channels is NOT_ASKED or channels.vectors.startswith("ran"):
+        return UNSET
+    runtime.metrics.fallback_recalls.inc()
+    return runtime.embedder.advisory(runtime.call.principal.name)
 
 
 async def _with_profiles(runtime: Runtime, asked: tuple[Recall, Scope], answered: Answered) -> Answered:
@@ -206,7 +253,8 @@ async def _with_profiles(runtime: Runtime, asked: tuple[Recall, Scope], answered
     return followed_by(answered, profiles, request.max_tokens)
 
 
-def _scope(request: Recall, times: Times) -> Scope:
+def scope_of(request: Recall, times: Times) -> Scope:
+    """The rows that a request may be answered with."""
     since, until = times.searched
     return Scope(
         agent=request.agent_id,
@@ -217,6 +265,10 @@ def _scope(request: Recall, times: Times) -> Scope:
         until=until,
         known_by=times.as_of or "",
     )
+
+
+def _depth(request: Recall) -> int:
+    return max(ARM_DEPTH_MIN, request.limit) + len(request.exclude_contents)
 
 
 def _verdict(found: Candidates, settings: Settings, request: Recall, query: Query) -> Verdict:
@@ -238,12 +290,6 @@ def _falls_short(found: Candidates, verdict: Verdict) -> bool:
     if verdict.outcome not in ("exact", "waiting") or found.threshold is None:
         return False
     return gate.strongest(found.evidence, found.tells) < found.threshold
-
-
-def _silence(verdict: Verdict) -> Silence | UnsetType:
-    if not verdict.silences:
-        return UNSET
-    return Silence(best=round(verdict.best, SCORE_DIGITS), threshold=verdict.threshold)
 
 
 def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
@@ -272,19 +318,14 @@ def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels
 
 def _answer(runtime: Runtime, asked_for: tuple[Recall, Times], answered: Answered, channels: Channels) -> Recalled:
     request, times = asked_for
-    asked = channels is not NOT_ASKED
-    advisory: Advisory | UnsetType = UNSET
-    if asked and not channels.vectors.startswith("ran"):
-        runtime.metrics.fallback_recalls.inc()
-        advisory = runtime.embedder.advisory(runtime.call.principal.name)
     return Recalled(
         messages=answered.rows[::-1],
-        status=UNSET if asked else "no_query",
+        status="no_query" if channels is NOT_ASKED else UNSET,
         query_truncated=QUERY_CHARS_MAX if len(request.query) > QUERY_CHARS_MAX else UNSET,
         full_content_budget_chars=FULL_CONTENT_BUDGET_CHARS if answered.budget_spent else UNSET,
         rows_left_out=len(answered.left_out) or UNSET,
         time_cue=times.cue,
         as_of=times.as_of,
         channels=channels,
-        advisory=advisory,
+        advisory=advisory(runtime, channels),
     )

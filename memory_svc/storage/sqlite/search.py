@@ -19,6 +19,7 @@ from memory_svc.storage.sqlite.derived import spans_of
 from memory_svc.storage.sqlite.past import INSTANTS, Past
 from memory_svc.storage.sqlite.recalls import Recalls
 from memory_svc.storage.sqlite.vectors import Resident
+from memory_svc.storage.sqlite.windows import Cells
 from memory_svc.storage.sqlite.words import Asked, Found
 
 T = TypeVar("T")
@@ -87,6 +88,7 @@ class Search:
             past=Past(connection, scope, documents, self._recalls),
             rows=lambda refs: rows(connection, refs),
             spans=lambda refs: self._spans(connection, query, refs),
+            beside=lambda refs: neighbours(connection, refs),
         )
 
     def _spans(self, connection: apsw.Connection, query: Query, refs: Sequence[Ref]) -> dict[Ref, Span]:
@@ -119,6 +121,18 @@ def rows(connection: apsw.Connection, refs: Sequence[Ref]) -> dict[Ref, Row]:
         for row in connection.execute(statement, (numbers(ids),)) if ids else ():
             found[Ref(kind, row[0])] = record(row)
     return found
+
+
+def neighbours(connection: apsw.Connection, refs: Sequence[Ref]) -> dict[Ref, tuple[Ref, ...]]:
+    """Of each of these memories the rows before and after it in its talk; nothing of what is none."""
+    ids = sorted({ref.id for ref in refs if ref.kind is Kind.MEMORY})
+    cells = Cells(connection, Kind.MEMORY).of(np.array(ids, np.int64)) if ids else ()
+    return {
+        Ref(Kind.MEMORY, id): tuple(
+            Ref(Kind.MEMORY, id + int(cell[side])) for side in ("before", "after") if cell[side]
+        )
+        for id, cell in zip(ids, cells, strict=True)
+    }
 
 
 def _words(connection: apsw.Connection, scope: Scope, kind: Kind, query: Query, also: Sequence[int]) -> Found:
