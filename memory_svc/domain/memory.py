@@ -180,6 +180,11 @@ def kind_of(row: Row) -> Kind:
     return next(kind for kind, known in TYPES.items() if isinstance(row, known))
 
 
+def ref_of(row: Row) -> Ref:
+    """The ref of a stored row."""
+    return Ref(kind_of(row), row.id)
+
+
 def digest(text: str) -> bytes:
     """16 bytes that stand for a text where equality alone matters (the head of its SHA-256)."""
     return hashlib.sha256(text.encode()).digest()[:16]

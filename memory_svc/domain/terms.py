@@ -84,7 +84,7 @@ def embedded(row: Row) -> Passage:
         return Passage(f"{row.summary}\n{row.keywords}" if row.keywords else row.summary)
     if not isinstance(row, Memory):
         return Passage("")
-    speaker = _name(row.source)
+    speaker = name_of(row.source)
     lead = f"{speaker} ({_day_in_words(row.timestamp[:10])}): " if speaker else ""
     if row.content.startswith(speaker):
         return Passage(row.content, lead)
@@ -98,7 +98,13 @@ def talk_of(memory: Memory) -> str:
     """
     named = (memory.metadata.get(key) for key in SESSION_KEYS)
     session = next((str(each) for each in named if isinstance(each, str | int) and each != ""), "")
-    return f"{SESSION}{session}" if session else TALK if memory.channel or _name(memory.source) else ""
+    return f"{SESSION}{session}" if session else TALK if memory.channel or name_of(memory.source) else ""
+
+
+def name_of(source: Mapping[str, Any] | str) -> str:
+    """The name of the one who speaks; "" where none is told."""
+    name = "" if isinstance(source, str) else source.get("name", "")
+    return name if isinstance(name, str) else ""
 
 
 def written_out(instant: str) -> str:
@@ -174,11 +180,6 @@ def _day_written_out(day: str) -> str:
         return ""
     month, weekday = calendar.month_name[found.month], calendar.day_name[found.weekday()]
     return f"{found.day} {month} {found.year} {weekday} {found.isoformat()}".lower()
-
-
-def _name(source: Mapping[str, Any] | str) -> str:
-    name = "" if isinstance(source, str) else source.get("name", "")
-    return name if isinstance(name, str) else ""
 
 
 def _speaker(source: Mapping[str, Any] | str) -> str:

@@ -179,6 +179,48 @@ async def test_story_of_recall_with_context(call: Call) -> None:
     assert answer["time_cue"]["after"] == "2026-01-01T15:00:00+00:00"
 
 
+async def test_story_of_reconstruct(call: Call) -> None:
+    jon = {"type": "User", "id": "jon", "name": "Jon"}
+    for minute, content in enumerate(("where is the harbour?", "the harbour is in Kiel", "Thanks")):
+        message = {"content": content, "timestamp": f"2026-01-01T09:0{minute}", "source": jon}
+        await call("store", agent_id="a", message=message)
+    message = {
+        "content": "the harbour moved to 北海",
+        "metadata": {"supersedes": "mem:2"},
+        "timestamp": "2026-02-01T09:00",
+    }
+    await call("store", agent_id="a", message=message)
+    answer = await call("reconstruct", agent_id="a", query="where is the harbour", mode="lite")
+    current = next(item for item in answer["items"] if item["head_ref"] == "mem:4")
+    assert current == {
+        "content": "the harbour moved to 北海",
+        "head_ref": "mem:4",
+        "as_of": "2026-02-01",
+        "claims": [
+            {
+                "ref": "mem:2",
+                "as_of": "2026-01-01T00:01:00+00:00",
+                "why": "relation:supersedes",
+                "hops": 0,
+                "roles": [{"ref": "mem:4", "role": "supersedes"}],
+            }
+        ],
+        "excerpts": [
+            {"ref": "mem:2", "content": "the harbour is in Kiel", "speaker": "Jon", "as_of": "2026-01-01"},
+        ],
+    }
+    assert (answer["mode"], answer["cap"], answer["channels"]["words"]) == ("lite", 3000, "ran")
+    full = await call("reconstruct", agent_id="a", query="harbour", budget=20, max_hops=2)
+    assert full["bounds"] == {"top_k": 100, "max_hops": 0, "max_evidence": 100, "reached": ["budget"]}
+    assert full["budget_policy"]["reason"] == "raised_to_one_excerpt"
+    assert [claim["why"] for claim in full["items"][0]["claims"]] == ["seed"]
+    assert (await call("reconstruct", agent_id="a", query="", mode="pro", count=1))["status"] == "no_query"
+    failed(
+        await call("reconstruct", agent_id="a", query="x", mode="pro", lite=True), "invalid", "lite, mode: contradict"
+    )
+    failed(await call("reconstruct", agent_id="a", query="x", budget=0), "invalid", "budget:")
+
+
 async def test_story_of_calibrate_threshold(call: Call) -> None:
     refused = await call("calibrate_threshold", agent_id="a")
     assert (refused["ok"], refused["code"], refused["retry"]) == (False, "unavailable", True)

@@ -129,7 +129,7 @@ def excerpt(text: str, shown: int, asked: Asked) -> str:
     best = asked.best(beyond, EXCERPT_CHARS_MAX)
     if best.weight <= asked.weight(before):
         return ""
-    return _around(text, best, min(shown, beyond[0].start)).strip()
+    return text[slice(*_around(text, best, min(shown, beyond[0].start), EXCERPT_CHARS_MAX))].strip()
 
 
 def excerpt_of(part: blocks.Span, text: str, shown: int, asked: Asked) -> str:
@@ -139,14 +139,30 @@ def excerpt_of(part: blocks.Span, text: str, shown: int, asked: Asked) -> str:
     """
     start = part.start if part.start >= shown else _begin(text, shown, min(shown + NEAR_CHARS, part.stop))
     beyond = text[start : part.stop]
-    return _around(beyond, asked.best(asked.hits(beyond), EXCERPT_CHARS_MAX), 0).strip()
+    best = asked.best(asked.hits(beyond), EXCERPT_CHARS_MAX)
+    return beyond[slice(*_around(beyond, best, 0, EXCERPT_CHARS_MAX))].strip()
 
 
-def _around(text: str, span: Span, floor: int) -> str:
-    room = EXCERPT_CHARS_MAX - (span.end - span.start)
+def quoted(text: str, chars: int, asked: Asked | None, near: blocks.Span | None = None) -> tuple[int, int]:
+    """From where to where a text is quoted in at most so many characters: all of it, else the part that tells most.
+
+    Where no part holds a word that is asked for, that is the part which is near by its meaning, else the beginning.
+    """
+    if len(text) <= chars:
+        return 0, len(text)
+    best = asked.best(asked.hits(text), chars) if asked else Span(0, 0, 0)
+    if near and not best.weight:
+        best = Span(0, near.start, min(near.stop, near.start + max(chars - NEAR_CHARS, 0)))
+    start, end = _around(text, best._replace(end=min(best.end, best.start + chars)), 0, chars)
+    part = text[start:end]
+    return end - len(part.lstrip()), start + len(part.rstrip())
+
+
+def _around(text: str, span: Span, floor: int, chars: int) -> tuple[int, int]:
+    room = chars - (span.end - span.start)
     after = min(max(room // 2, room - (span.start - floor)), len(text) - span.end)
     start = max(span.start - (room - after), floor)
-    return text[_begin(text, start, span.start) : _finish(text, span.end + after, span.end)]
+    return _begin(text, start, span.start), _finish(text, span.end + after, span.end)
 
 
 def _begin(text: str, start: int, upto: int) -> int:

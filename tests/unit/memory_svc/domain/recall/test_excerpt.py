@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_svc.domain.recall.excerpt import EXCERPT_CHARS_MAX, Asked, excerpt
+from memory_svc.domain import blocks
+from memory_svc.domain.recall.excerpt import EXCERPT_CHARS_MAX, Asked, excerpt, quoted
 from memory_svc.domain.terms import term
 from memory_svc.domain.text import words
 
@@ -124,3 +125,47 @@ def test_words_are_met_as_the_index_has_them(text: str) -> None:
     hits = asked.hits(text)
     assert [text[hit.start : hit.end] for hit in hits] == text.split()
     assert {number for hit in hits for number in hit.numbers} == set(range(len({term(w) for w in words(text)})))
+
+
+def quote(text: str, chars: int = 400) -> str:
+    """The part of a text that is quoted."""
+    start, end = quoted(text, chars, Asked(TELLS))
+    return text[start:end]
+
+
+def test_a_short_text_is_quoted_whole_and_a_long_one_where_its_words_are() -> None:
+    assert quote(" harbour ") == " harbour "
+    found = quote(FILLER + "The database is called harbour. " + FILLER)
+    assert "The database is called harbour." in found
+    assert found.startswith("Nothing of note")
+    assert found.endswith("said here.")
+    assert 300 < len(found) <= 400
+
+
+def test_where_no_word_is_found_the_part_that_is_near_by_its_meaning_is_quoted() -> None:
+    text = FILLER + "We moor in Kiel. " + FILLER
+    near = blocks.Span(len(FILLER), len(FILLER) + 600)
+    for part in (near, near._replace(stop=near.start + 17)):
+        start, end = quoted(text, 400, Asked(TELLS), part)
+        assert "We moor in Kiel." in text[start:end]
+        assert text[start:end].startswith("Nothing of note")
+        assert 300 < end - start <= 400
+    assert quoted(text + "harbour", 400, Asked(TELLS), near) == quoted(text + "harbour", 400, Asked(TELLS))
+
+
+def test_where_no_word_is_found_the_beginning_is_quoted() -> None:
+    assert FILLER.startswith(quote(FILLER))
+    assert FILLER[slice(*quoted(FILLER, 100, None))].endswith("said here.")
+
+
+@given(texts, tells, st.integers(50, 900))
+def test_a_quote_is_as_long_as_it_may_be_and_holds_what_the_best_part_holds(
+    text: str, known: dict[str, float], chars: int
+) -> None:
+    asked = Asked(known)
+    start, end = quoted(text, chars, asked)
+    assert 0 <= start <= end <= len(text)
+    assert end - start <= chars
+    best = asked.best(asked.hits(text), chars)
+    if len(text) > chars and best.end - best.start <= chars:
+        assert asked.weight(asked.hits(text[start:end])) >= best.weight
