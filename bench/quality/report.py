@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from bench.quality import evidence
 from bench.quality.data import ADVERSARIAL, OFF_TOPIC_PART, Question
+from bench.quality.evidence import BUDGETS, Gathered, gathered
 from bench.quality.systems import LIMIT, OURS, RESTARTED, Answers, Given
 from memory_svc.domain.evaluation import (
     RESAMPLES,
@@ -33,12 +35,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """One system's answers, a question an entry: ranks of the relevant rows from 1, rows given, cl100k tokens."""
+    """One system's answers, a question an entry: ranks of the relevant rows from 1, rows given, cl100k tokens.
+
+    gathered: what it reconstructed, by mode.
+    """
 
     name: str
     ranks: list[list[int]]
     rows: list[int]
     tokens: list[int]
+    gathered: dict[str, Gathered] = {}
 
 
 class DataResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +87,10 @@ def system(answers: Answers, questions: Sequence[Question]) -> System:
         ranks=[_ranks(given, question) for given, question in zip(answers.given, questions, strict=True)],
         rows=[len(given.keys) for given in answers.given],
         tokens=[given.tokens for given in answers.given],
+        gathered={
+            mode: gathered(found, evidence.asked_for(questions), BUDGETS[mode])
+            for mode, found in answers.quoted.items()
+        },
     )
 
 
@@ -151,6 +161,7 @@ def _data(data: DataResult, fitted: Sequence[str]) -> list[str]:
     return [
         *(_part(data, part) for part in parts if part != OFF_TOPIC_PART),
         *([_silence(data, parts[0])] if OFF_TOPIC_PART in parts else []),
+        *([_evidence(data, fitted)] if any(each.gathered for each in data.systems) else []),
         *([_agents(data, parts[0], agents, fitted)] if len(agents) > 1 else []),
         f"{data.name}: of {len(data.questions):,} questions so many got other rows or another order after a restart:\n"
         f"{changed}.",
@@ -196,6 +207,41 @@ def _gains(data: DataResult, part: str, agents: Sequence[str] = ()) -> str:
     ]
     told = f"Ours less each peer, points, 95 % by the paired bootstrap ({RESAMPLES:,} resamples, seed {SEED}):"
     return f"{told}\n\n{table(['peer', *MEASURES], rows)}" if rows else ""
+
+
+def _evidence(data: DataResult, fitted: Sequence[str]) -> str:
+    """How much of what answers a question each system quotes within its budgets."""
+    asked = [each for each in data.questions if each.part == evidence.PART]
+    relevant = [each.relevant for each in asked]
+    able = [each for each in data.systems if each.gathered]
+    groups = {
+        "all": [True] * len(asked),
+        **({"fitted": [each.agent in fitted for each in asked]} if fitted else {}),
+        **({"held out": [each.agent not in fitted for each in asked]} if fitted else {}),
+    }
+    rows = []
+    for mode, budget in BUDGETS.items():
+        for each in able:
+            found = {name: evidence.summary(each.gathered[mode], relevant, chosen) for name, chosen in groups.items()}
+            shares = [_percent(group["within"]) if group else "–" for group in found.values()]
+            whole = found["all"]
+            size = [f"{whole['rows']:.1f}", _percent(whole["all"]), f"{whole['tokens']:,.0f}"]
+            rows.append([f"{each.name}, {mode}", f"{budget:,}", *shares, *size])
+    ours = next(each for each in able if each.name == OURS)
+    gained = [
+        [each.name, *(_gain(evidence.gain(ours.gathered[mode], each.gathered[mode], relevant)) for mode in BUDGETS)]
+        for each in able
+        if not each.name.startswith(OURS)
+    ]
+    told = f"Ours less each peer within the budget, points, 95 % by the paired bootstrap ({RESAMPLES:,} resamples):"
+    return _paragraphs(
+        f"## {evidence.PART}, evidence",
+        f"{len(asked):,} questions, one `reconstruct` with its mode and no other limit. *Within*: the share of the"
+        " memories that\nanswer a question quoted in items that end within the first so many cl100k tokens of the"
+        " answer; rows: memories\nquoted there. *In all*: in the whole answer, which has so many tokens.",
+        table(["system", "within", *groups, "rows", "in all", "tokens"], rows),
+        f"{told}\n\n{table(['peer', *BUDGETS], gained)}" if gained else "",
+    )
 
 
 def _agents(data: DataResult, part: str, agents: Sequence[str], fitted: Sequence[str]) -> str:
@@ -266,6 +312,6 @@ def _gain(gain: Interval) -> str:
 
 def _spread(encoded: bytes) -> bytes:
     """JSON with a line a question or a list of numbers, so that a change can be read as a difference."""
-    for begin in (b'{"part"', b'{"name"', b'"rows"', b'"tokens"'):
+    for begin in (b'{"part"', b'{"name"', b'"rows"', b'"tokens"', b'"gathered"', b'"found"', b'"rows_within"'):
         encoded = encoded.replace(begin, b"\n" + begin)
     return encoded + b"\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,23 @@ import quicktok  # type: ignore[import-untyped]
 
 from bench.memory import wires
 from bench.memory.wires import Wire
+from bench.quality import evidence
 from bench.quality.data import DataSet, Document, Question
+from bench.quality.evidence import Quoted
 from memory_svc.settings import PREFIX, Settings
 
 LIMIT = 10
 OURS = "ours"
 RESTARTED = ", restarted"
+# The peers that can.
+RECONSTRUCTING = ("2.6.14",)
 TELL_EACH = 250
-# So that other work on the machine costs nobody a vector.
-PATIENT = {"MEMORY_EMBEDDING_QUERY_SECONDS": "60", "MEMORY_EMBEDDING_STORE_SECONDS": "300"}
+# So that other work on the machine costs nobody a vector, and clients know every tool.
+PATIENT = {
+    "MEMORY_EMBEDDING_QUERY_SECONDS": "60",
+    "MEMORY_EMBEDDING_STORE_SECONDS": "300",
+    "MEMORY_TOOLS": "full",
+}
 Say = Callable[[str], None]
 
 
@@ -44,10 +53,14 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """What a system answered to every question of a data set, in order."""
+    """What a system answered to every question of a data set, in order.
+
+    quoted: by mode, what it reconstructed for the questions that evidence is gathered for.
+    """
 
     system: str
     given: list[Given]
+    quoted: dict[str, list[Quoted]] = {}
 
 
 class Filled:
@@ -91,25 +104,25 @@ async def ours(trial: Trial, *, plain: bool = False) -> list[Answers]:
     name = f"{OURS}, fields apart" if plain else OURS
     async with _started(trial, wires.our_stdio(name, folder, trial.embedding, PATIENT)) as wire:
         filled = await _fill(wire, trial, plain=plain)
-        found = [Answers(name, await _ask(wire, trial, filled))]
+        found = [await _answers(wire, trial, filled, reconstructs=True)]
     again = {f"{OURS}{RESTARTED}": PATIENT, **{f"{OURS}, {mode}": PATIENT | {setting: mode} for mode in others}}
     for name, given in () if plain else again.items():
         async with _started(trial, wires.our_stdio(name, folder, trial.embedding, given)) as wire:
-            found.append(Answers(name, await _ask(wire, trial, filled)))
+            found.append(await _answers(wire, trial, filled, reconstructs=given is PATIENT))
     return found
 
 
 async def peer(trial: Trial, version: str, python: Path) -> list[Answers]:
     """The peer right after the memories were stored, and after a restart, when it has calibrated itself."""
     folder = _made(trial.folder)
-    name = f"cpersona {version}"
+    name, reconstructs = f"cpersona {version}", version in RECONSTRUCTING
     async with _started(trial, wires.peer_stdio(name, python, folder, trial.embedding)) as wire:
         filled = await _fill(wire, trial)
         await wire.settled()
-        first = Answers(name, await _ask(wire, trial, filled))
+        first = await _answers(wire, trial, filled, reconstructs=reconstructs)
     async with _started(trial, wires.peer_stdio(f"{name}{RESTARTED}", python, folder, trial.embedding)) as wire:
         await wire.settled()
-        return [first, Answers(wire.name, await _ask(wire, trial, filled))]
+        return [first, await _answers(wire, trial, filled, reconstructs=reconstructs)]
 
 
 @contextlib.asynccontextmanager
@@ -136,6 +149,25 @@ async def _fill(wire: Wire, trial: Trial, *, plain: bool = False) -> Filled:
         filled.add(document, message["content"], answer)
         _tell(trial, f"{wire.name}: stored", at, len(trial.data.documents))
     return filled
+
+
+async def _answers(wire: Wire, trial: Trial, filled: Filled, *, reconstructs: bool) -> Answers:
+    """What a server answers to every question, and where it reconstructs also that."""
+    modes = evidence.BUDGETS if reconstructs and evidence.asked_for(trial.data.questions) else ()
+    given = await _ask(wire, trial, filled)
+    return Answers(wire.name, given, {mode: await _reconstruct(wire, trial, filled, mode) for mode in modes})
+
+
+async def _reconstruct(wire: Wire, trial: Trial, filled: Filled, mode: str) -> list[Quoted]:
+    asked, found = evidence.asked_for(trial.data.questions), []
+    for at, question in enumerate(asked, start=1):
+        arguments = {"agent_id": question.agent, "query": question.query, "mode": mode}
+        text = await wire.text("reconstruct", arguments)
+        if "advisory" in wires.sound("reconstruct", text):
+            raise RuntimeError(f"{wire.name}: reconstruct ran without vectors")
+        found.append(evidence.quoted(text, functools.partial(filled.keys, question.agent)))
+        _tell(trial, f"{wire.name}: reconstructed, {mode},", at, len(asked))
+    return found
 
 
 async def _ask(wire: Wire, trial: Trial, filled: Filled) -> list[Given]:

@@ -140,6 +140,15 @@ def packed(sequence: Sequence[Step], limits: Limits, size: Callable[[Sequence[St
     return Packed(list(kept.values()), end, chars, tokens, bool(_over(sizes.values(), limits)))
 
 
+def day_of(instant: str, zone: dt.tzinfo) -> dt.date:
+    """The day of an instant in a zone; where the calendar ends before it, in UTC."""
+    moment = dt.datetime.fromisoformat(instant)
+    try:
+        return moment.astimezone(zone).date()
+    except OverflowError:
+        return moment.date()
+
+
 def tells_day(text: str, day: dt.date) -> bool:
     """Whether a text names that day: 8 May 2023, May 8, 2023, 2023-05-08 or 2023年5月8日."""
     month = month_name[day.month]

@@ -10,7 +10,7 @@ from memory_svc.domain.blocks import Span
 from memory_svc.domain.memory import Episode, Memory, Ref, ref_of
 from memory_svc.domain.recall.budget import tokens_of
 from memory_svc.domain.recall.excerpt import Asked, quoted
-from memory_svc.domain.recall.reconstruct import Role, Size, Step, tells_day
+from memory_svc.domain.recall.reconstruct import Role, Size, Step, day_of, tells_day
 from memory_svc.domain.terms import name_of
 from memory_svc.services.memory.shown import whole
 
@@ -95,7 +95,7 @@ class Quoting(msgspec.Struct, frozen=True):
         shown = whole(row)
         start, end = quoted(shown.content, self.chars, self.asked, self.near.get(ref_of(row)))
         moment = row.timestamp if isinstance(row, Memory) else row.start_time or row.created_at
-        quote, day = shown.content[start:end], dt.datetime.fromisoformat(moment).astimezone(self.zone).date()
+        quote, day = shown.content[start:end], day_of(moment, self.zone)
         speaker = name_of(row.source) if isinstance(row, Memory) else ""
         return Line(
             text=shown.content,

@@ -1,16 +1,19 @@
 """The comparison of rankings: what is asked is the same every time, and its page tells what was found and no text."""
 
+import functools
 import json
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from bench.quality import data, report, systems
 from bench.quality.data import DataSet, Document, Missing, Question
+from bench.quality.evidence import BUDGETS, Quoted, asked_for, gathered, quoted, summary
 from bench.quality.report import DataResult, Result
 from bench.quality.systems import Answers, Filled, Given
 from bench.quality.vectors import Vector, Vectors, served
@@ -186,6 +189,45 @@ def test_the_page_tells_measures_gains_silence_and_conversations(conversations: 
     assert "Held out. Ours less each peer" in page
     assert "of 5 questions so many got other rows or another order after a restart:\nours 0, cpersona 1 5." in page
     assert "told of no conversation" in report.markdown(result(conversations, []))
+
+
+def test_an_item_counts_where_it_ends_and_each_memory_it_quotes_once() -> None:
+    filled = Filled()
+    for number in (1, 2, 3):
+        filled.add(Document("a", f"D{number}", {}), f"text {number}", {"id": number})
+    items = [
+        {"content": "text 1 " * 40, "head_ref": "mem:1", "excerpts": [{"ref": "mem:2", "content": "text 2"}]},
+        {"content": "text 3 " * 40, "head_ref": "mem:3", "claims": [{"ref": "mem:9"}]},
+    ]
+    found = quoted(json.dumps({"items": items, "cap": 3000}), functools.partial(filled.keys, "a"))
+    assert [keys for keys, _ in found.items] == [["D1", "D2"], ["D3"]]
+    first, second = (end for _, end in found.items)
+    assert 80 < first < second < found.tokens
+    question = Question(part="LoCoMo", category="", agent="a", query="q", relevant=("D2", "D3", "D4"))
+    counted = gathered([found], [question], second - 1)
+    assert (counted.found_within, counted.found, counted.rows_within, counted.rows) == ([1], [2], [2], [3])
+    assert summary(counted, [3], [True])["within"] == pytest.approx(1 / 3)
+    assert summary(counted, [3], [False]) == {}
+
+
+def test_the_page_tells_how_much_is_quoted_within_the_budgets(conversations: DataSet) -> None:
+    told = result(conversations, ["conv-1"])
+    count = len(asked_for(conversations.questions))
+    assert "evidence" not in report.markdown(told)
+    answers = {
+        name: {mode: [Quoted([([key], 900)], 950)] * count for mode in BUDGETS}
+        for name, key in (("ours", "D1:1"), ("cpersona 1", "D1:2"))
+    }
+    systems_told = [
+        report.system(Answers(each.name, [Given([], 1)] * 5, answers.get(each.name, {})), conversations.questions)
+        for each in told.data[0].systems
+    ]
+    page = report.markdown(
+        msgspec.structs.replace(told, data=[msgspec.structs.replace(told.data[0], systems=systems_told)])
+    )
+    assert "| ours, lite | 1,000 | 100.0 | 100.0 | 100.0 | 1.0 | 100.0 | 950 |" in page
+    assert "| cpersona 1, pro | 3,000 | 0.0 | 0.0 | 0.0 | 1.0 | 0.0 | 950 |" in page
+    assert "| cpersona 1 | **+100.0 (+100.0 to +100.0)** | **+100.0 (+100.0 to +100.0)** |" in page
 
 
 def test_nothing_that_is_written_holds_a_text_of_the_data(tmp_path: Path, conversations: DataSet) -> None:

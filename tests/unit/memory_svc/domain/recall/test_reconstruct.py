@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from memory_svc.domain.recall.reconstruct import (
     Size,
     Step,
     current_first,
+    day_of,
     declared_roles,
     packed,
     steps,
@@ -166,6 +168,12 @@ def test_a_larger_budget_removes_no_item_and_no_row(
     assert len(smaller.items) <= items
     assert sum(map(len, smaller.items)) <= rows
     assert max(smaller.tokens, smaller.chars) <= budget or (smaller.is_raised and sum(map(len, smaller.items)) == 1)
+
+
+def test_a_day_is_that_of_the_zone_and_at_the_end_of_the_calendar_that_of_utc() -> None:
+    tokyo = ZoneInfo("Asia/Tokyo")
+    assert day_of("2026-03-02T20:00:00+00:00", tokyo) == dt.date(2026, 3, 3)
+    assert day_of("9999-12-31T20:00:00+00:00", tokyo) == dt.date(9999, 12, 31)
 
 
 @pytest.mark.parametrize("text", ["on 8 May 2023", "(May 8, 2023)", "2023-05-08T10:00", "2023年5月8日に"])
