@@ -15,6 +15,7 @@ from memory_svc.domain.memory import Kind, Memory, Ref
 from memory_svc.domain.recall.budget import tokens_of
 from memory_svc.domain.recall.excerpt import Asked
 from memory_svc.domain.recall.reconstruct import current_first, declared_roles, packed, steps
+from memory_svc.domain.scope import Scope
 from memory_svc.domain.text import query_words
 from memory_svc.errors import Invalid
 from memory_svc.services.memory.bounds import FRAME_TOKENS, FULL_FRAME_TOKENS, LITE, PRO, Mode, Wanted
@@ -258,6 +259,15 @@ async def test_filters_and_times_hold_as_in_recall(plain_house: House) -> None:
     assert found["ep:1"] == "[Episode] We chose the harbour."
     assert "mem:3" not in quotes((await ask(plain_house, mode="lite", project_id="Q"))["items"])
     assert not (await plain_house.call("reconstruct", agent_id="b", query="harbour"))["items"]
+
+
+async def test_what_is_quoted_counts_as_recalled(noted: House) -> None:
+    answer = await ask(noted, "harbour note 7", mode="lite", count=2)
+    ids = sorted(int(ref[4:]) for item in refs(answer) for ref in item)
+    known = await noted.storage.recalls.of(Scope(agent="a"), range(1, 41))
+    assert {id: times.count for id, times in known.items()} == dict.fromkeys(ids, 1)
+    await ask(noted, "harbour note 7", mode="lite", deep=True)
+    assert (await noted.storage.recalls.of(Scope(agent="a"), ids))[ids[0]].count == 1
 
 
 async def test_a_trace_tells_in_full_why_the_rows_are_there(noted: House) -> None:
