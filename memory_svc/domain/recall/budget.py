@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 BYTES_A_TOKEN = 3
 # About what cl100k makes one token of: a word or a part of a long one, three digits, marks that follow one another.
-PIECE = re.compile(r"[A-Z]?[a-z]{1,9}|[A-Z]{1,3}|[0-9]{1,3}|[^\sA-Za-z0-9\x80-\U0010ffff]{1,3}|\n+")
+PIECE = re.compile(r"[A-Z_]?[a-z]{1,9}|[A-Z]{1,3}|[0-9]{1,3}|[^\sA-Za-z0-9\x80-\U0010ffff]{1,3}|\n+")
 # Tokens of five bytes of what is not ASCII.
 OTHERS = 2
 # Its brackets, less the comma that the last row has not.
