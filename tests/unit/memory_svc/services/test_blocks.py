@@ -246,6 +246,10 @@ async def test_where_words_tell_nothing_the_excerpt_is_of_the_part_by_whose_mean
         assert FACT in by_ref[ref]["excerpt"]
         assert len(by_ref[ref]["excerpt"]) <= 800
     assert by_ref["mem:2"]["excerpt_basis"] == "start"
+    evidence = await house.call("reconstruct", agent_id="a", query="quagga", deep=True, mode="lite")
+    quotes = {item["head_ref"]: item["content"] for item in evidence["items"]}
+    assert sorted(quotes) == ["ep:1", "mem:1", "mem:2"]
+    assert all(FACT in quote and len(quote) <= 400 for quote in quotes.values())
     full = await house.call("recall", agent_id="a", query="quagga", deep=True, full_content=True)
     assert all("excerpt" not in row for row in full["messages"])
 
