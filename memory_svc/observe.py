@@ -100,6 +100,7 @@ class Metrics:
             registry=self.registry,
         )
         self.calibrations = Counter("memory_calibrations", "Calibrations of the gate.", registry=self.registry)
+        self.expired = Counter("memory_expired", "Memories erased since their time was over.", registry=self.registry)
         self._rows = Gauge("memory_rows", "Rows there are, by kind.", ("kind",), registry=self.registry)
         self._database_bytes = Gauge("memory_database_bytes", "Size of the database.", registry=self.registry)
         self._log_bytes = Gauge("memory_write_ahead_log_bytes", "Size of the write-ahead log.", registry=self.registry)

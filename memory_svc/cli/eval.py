@@ -97,7 +97,7 @@ async def _evaluated(arguments: argparse.Namespace, chosen: Mapping[str, Setting
                 read = questions(_lines(arguments.questions), arguments.questions.name, agent)
                 if arguments.corpus:
                     await _fill(parts, arguments.corpus, agent)
-                asked, missing = await existing(parts.storage, read)
+                asked, missing = await existing(parts.catalogue.runtime, read)
             if arguments.corpus:
                 await _embed(parts)
             if not asked:

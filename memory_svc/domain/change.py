@@ -16,12 +16,16 @@ class PutMemory(msgspec.Struct, frozen=True, tag_field="change", tag="put_memory
 
 
 class ChangeMemory(msgspec.Struct, frozen=True, tag_field="change", tag="change_memory"):
-    """Give a memory another text. `agent` None = whoever owns it; `expected_revision` None = whatever it is."""
+    """Give a memory another text, or another end of its time ("" = none); None = what it has stays.
+
+    `agent` None = whoever owns it; `expected_revision` None = whatever it is.
+    """
 
     id: int
-    content: str
+    content: str | None
     agent: str | None = None
     expected_revision: int | None = None
+    expires_at: str | None = None
 
 
 class SetLock(msgspec.Struct, frozen=True, tag_field="change", tag="set_lock"):
@@ -57,26 +61,34 @@ class Forget(msgspec.Struct, frozen=True, tag_field="change", tag="forget"):
     agent: str | None = None
 
 
+class Expire(msgspec.Struct, frozen=True, tag_field="change", tag="expire"):
+    """Erase a memory whose time is over, a locked one too: its owner set the time. Skipped where it is not over."""
+
+    id: int
+
+
 class ForgetAgent(msgspec.Struct, frozen=True, tag_field="change", tag="forget_agent"):
     """Erase every row of an agent, locked ones too."""
 
     agent: str
 
 
-Change = PutMemory | ChangeMemory | SetLock | PutEpisode | PutProfile | PutPrecision | Forget | ForgetAgent
+Change = PutMemory | ChangeMemory | SetLock | PutEpisode | PutProfile | PutPrecision | Forget | Expire | ForgetAgent
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What the store holds that a change must know.
+    """What the store holds that a change must know. A memory whose time is over is in `over` alone.
 
     row: the row it names. keyed: a memory that the agent and project see, with the same msg_id.
     twin: a memory with the same text; for a new memory one that its bucket sees (its project and channel, and what is
-    shared by all), for a changed one another of the same bucket. rows: all of an agent's.
+    shared by all), for a changed one another of the same bucket. over: what would be any of these if its time were not
+    over. rows: all of an agent's.
     """
 
     row: Row | None = None
     keyed: Memory | None = None
     twin: Memory | None = None
+    over: tuple[Memory, ...] = ()
     rows: tuple[Row, ...] = ()
 
 
@@ -145,6 +157,8 @@ def decide(change: Change, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
             return _put_precision(precision, found)
         case Forget():
             return _forget(change, found)
+        case Expire(id):
+            return _expire(id, found.over)
         case ForgetAgent():
             return _forget_all(found.rows)
 
@@ -152,7 +166,8 @@ def decide(change: Change, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
 def _put_memory(memory: Memory, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
     held = found.keyed or found.twin
     if held is None:
-        return _stored(memory)
+        outcome, effects = _stored(memory)
+        return outcome, (*_erased(found.over), *effects)
     reason = "duplicate msg_id" if found.keyed else "duplicate content"
     kept = msgspec.structs.replace(held, locked=True, revision=held.revision + 1)
     effects = (Effect(Kind.MEMORY, held.id, kept),) if memory.locked and not held.locked else ()
@@ -172,10 +187,15 @@ def _change_memory(change: ChangeMemory, found: Found) -> tuple[Outcome, tuple[E
             f"Memory {memory.id} was not edited: memory {found.twin.id} in the same agent, project and channel already"
             " holds this text; edit or delete that one instead"
         )
-    if memory.content == change.content:
+    content = memory.content if change.content is None else change.content
+    expires_at = memory.expires_at if change.expires_at is None else change.expires_at
+    if (content, expires_at) == (memory.content, memory.expires_at):
         return Outcome("changed", ref, memory.revision), ()
-    changed = msgspec.structs.replace(memory, content=change.content, revision=memory.revision + 1)
-    return Outcome("changed", ref, changed.revision), (Effect(Kind.MEMORY, memory.id, changed),)
+    changed = msgspec.structs.replace(memory, content=content, expires_at=expires_at, revision=memory.revision + 1)
+    return Outcome("changed", ref, changed.revision), (
+        *_erased(found.over),
+        Effect(Kind.MEMORY, memory.id, changed),
+    )
 
 
 def _set_lock(change: SetLock, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
@@ -217,9 +237,17 @@ def _forget(change: Forget, found: Found) -> tuple[Outcome, tuple[Effect, ...]]:
     return Outcome("gone", change.ref, row.revision), (Effect(change.ref.kind, change.ref.id, None),)
 
 
+def _expire(id: int, over: tuple[Memory, ...]) -> tuple[Outcome, tuple[Effect, ...]]:
+    return Outcome("gone" if over else "skipped", Ref(Kind.MEMORY, id)), _erased(over)
+
+
 def _forget_all(rows: tuple[Row, ...]) -> tuple[Outcome, tuple[Effect, ...]]:
     counts = Counter(kind_of(row) for row in rows)
     return Outcome("gone", None, counts=dict(counts)), tuple(Effect(kind_of(row), row.id, None) for row in rows)
+
+
+def _erased(rows: tuple[Memory, ...]) -> tuple[Effect, ...]:
+    return tuple(Effect(Kind.MEMORY, row.id, None) for row in rows)
 
 
 def _stored(row: Row) -> tuple[Outcome, tuple[Effect, ...]]:

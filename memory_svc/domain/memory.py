@@ -77,7 +77,7 @@ PREFIXES = {Kind.MEMORY: "mem", Kind.EPISODE: "ep", Kind.PROFILE: "profile", Kin
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact as its owner stored it. Instants are ISO-8601 in UTC; id 0 = not stored yet."""
+    """A fact as its owner stored it. Instants are ISO-8601 in UTC; id 0 = not stored yet; expires_at "" = never."""
 
     id: int = 0
     agent: str
@@ -91,6 +91,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
     locked: bool = False
     revision: int = 1
+    expires_at: str = ""
+
+    def is_over(self, now: str) -> bool:
+        """Whether its time is over at that instant: nobody sees it any more."""
+        return bool(self.expires_at) and self.expires_at <= now
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,10 +234,10 @@ def source_id_of(source: Mapping[str, Any] | str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def instant(text: str, now: dt.datetime, zone: dt.tzinfo) -> str:
+def instant(text: str, now: dt.datetime, zone: dt.tzinfo, field: str = "timestamp") -> str:
     """An instant in UTC, ISO-8601 with an explicit zone. Empty text = now; a naive text is read in `zone`.
 
-    Raises Invalid when the text is not an ISO-8601 instant.
+    Raises Invalid, naming the field, when the text is not an ISO-8601 instant.
     """
     if not text.strip():
         return utc(now)
@@ -241,8 +246,21 @@ def instant(text: str, now: dt.datetime, zone: dt.tzinfo) -> str:
         return utc(moment if moment.tzinfo else moment.replace(tzinfo=zone))
     except (ValueError, OverflowError) as error:
         raise Invalid(
-            f"timestamp: {text[:80]!r} is no ISO-8601 instant that can be kept; write it like 2026-03-01T09:30:00+09:00"
+            f"{field}: {text[:80]!r} is no ISO-8601 instant that can be kept; write it like 2026-03-01T09:30:00+09:00"
         ) from error
+
+
+def expiry(text: str, now: dt.datetime, zone: dt.tzinfo) -> str:
+    """When a memory's time is over, in UTC; "" = never. Read as a timestamp is.
+
+    Raises Invalid when the text is not an ISO-8601 instant, or not later than now.
+    """
+    if not text.strip():
+        return ""
+    over = instant(text, now, zone, "expires_at")
+    if over <= utc(now):
+        raise Invalid(f"expires_at: {over} is not later than now ({utc(now)}); give a later instant, or leave it out")
+    return over
 
 
 def is_naive(text: str) -> bool:

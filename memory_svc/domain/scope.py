@@ -16,6 +16,7 @@ class Scope(msgspec.Struct, frozen=True):
     since, until: when it was said, from the first to before the second (an episode: when it began, else when it was
     stored). known_by: stored by then, that instant too. Each ISO-8601 in UTC, as `domain.memory.utc` writes it;
     `""` = open.
+    now: memories whose time is over by then are hidden; `""` = none is hidden.
     """
 
     agent: str | None = None
@@ -25,6 +26,7 @@ class Scope(msgspec.Struct, frozen=True):
     since: str = ""
     until: str = ""
     known_by: str = ""
+    now: str = ""
 
     @property
     def is_timed(self) -> bool:

@@ -12,8 +12,8 @@ from memory_svc.domain.memory import Kind, Ref
 from memory_svc.domain.recall.budget import tokens_in
 from memory_svc.domain.scope import Scope
 from memory_svc.errors import Invalid, Problem
-from memory_svc.services.operation import Call, Catalogue, Request, read
-from memory_svc.storage.interface import Position, Storage
+from memory_svc.services.operation import Call, Catalogue, Request, Runtime, read
+from memory_svc.storage.interface import Position
 
 OWN_ID = "msg:"
 PAGE_ROWS = 500
@@ -131,15 +131,15 @@ def questions(lines: Iterable[bytes], name: str, agent: str) -> list[Question]:
     return found
 
 
-async def existing(storage: Storage, asked: Sequence[Question]) -> tuple[list[Question], list[Missing]]:
+async def existing(runtime: Runtime, asked: Sequence[Question]) -> tuple[list[Question], list[Missing]]:
     """The questions with the relevant rows that there are, and what is missing.
 
     A question of whose rows none is left is left out: it is neither answerable nor known not to be.
     """
-    own = {agent: await _own_ids(storage, agent) for agent in {each.agent for each in asked if _by_own_id(each)}}
+    own = {agent: await _own_ids(runtime, agent) for agent in {each.agent for each in asked if _by_own_id(each)}}
     kept, missing = [], []
     for question in asked:
-        there = await _refs(storage, question) | own.get(question.agent, frozenset())
+        there = await _refs(runtime, question) | own.get(question.agent, frozenset())
         missing += [Missing(question.line, row) for row in question.relevant if row not in there]
         left = tuple(row for row in question.relevant if row in there)
         if left or not question.relevant:
@@ -205,19 +205,21 @@ def _by_own_id(question: Question) -> bool:
     return any(row.startswith(OWN_ID) for row in question.relevant)
 
 
-async def _own_ids(storage: Storage, agent: str) -> frozenset[str]:
+async def _own_ids(runtime: Runtime, agent: str) -> frozenset[str]:
     found: set[str] = set()
     position: Position | None = None
-    while rows := await storage.memories.page(Scope(agent=agent), PAGE_ROWS, position):
+    scope = runtime.present(Scope(agent=agent))
+    while rows := await runtime.storage.memories.page(scope, PAGE_ROWS, position):
         found |= {OWN_ID + row.msg_id for row in rows if row.msg_id}
         position = Position(rows[-1].created_at, rows[-1].id)
     return frozenset(found)
 
 
-async def _refs(storage: Storage, question: Question) -> frozenset[str]:
-    scope, refs = Scope(agent=question.agent), [ref for row in question.relevant if (ref := Ref.parse(row))]
-    memories = await storage.memories.get(scope, [ref.id for ref in refs if ref.kind is Kind.MEMORY])
-    episodes = await storage.episodes.get(scope, [ref.id for ref in refs if ref.kind is Kind.EPISODE])
+async def _refs(runtime: Runtime, question: Question) -> frozenset[str]:
+    scope = runtime.present(Scope(agent=question.agent))
+    refs = [ref for row in question.relevant if (ref := Ref.parse(row))]
+    memories = await runtime.storage.memories.get(scope, [ref.id for ref in refs if ref.kind is Kind.MEMORY])
+    episodes = await runtime.storage.episodes.get(scope, [ref.id for ref in refs if ref.kind is Kind.EPISODE])
     there = {Ref(Kind.MEMORY, id) for id in memories} | {Ref(Kind.EPISODE, id) for id in episodes}
     return frozenset(map(str, there))
 

@@ -17,6 +17,7 @@ from memory_svc.domain.access.principal import OWNER, Permission, Principal
 from memory_svc.domain.blocks import Passage, covered
 from memory_svc.domain.change import Change, Write
 from memory_svc.domain.memory import Ref, Vector, utc
+from memory_svc.domain.scope import Scope
 from memory_svc.embedding import Embedder, Role
 from memory_svc.errors import Denied, Invalid, NotFound, Unavailable
 from memory_svc.observe import Metrics
@@ -99,6 +100,10 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     def seconds_left(self) -> float:
         """How much of that is left."""
         return max(self.call.began + self.seconds_max - time.monotonic(), 0.0)
+
+    def present(self, scope: Scope) -> Scope:
+        """The scope as it is now: memories whose time is over are hidden. Every read of an operation asks by it."""
+        return msgspec.structs.replace(scope, now=utc(self.clock()))
 
     async def vector(self, text: str, role: Role) -> Vector | None:
         """The text's vector; None when it does not come within half of the call's time."""

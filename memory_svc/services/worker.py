@@ -6,6 +6,8 @@ import datetime as dt
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from memory_svc.domain.access.principal import OWNER
+from memory_svc.domain.change import Expire, Write
 from memory_svc.domain.memory import Vector, utc
 from memory_svc.embedding import PROBE, Embedder
 from memory_svc.errors import Conflict
@@ -50,6 +52,7 @@ class Worker:
         self._settings = settings
         self._resting: dict[str, tuple[str, dt.datetime]] = {}
         self.steps: dict[str, Callable[[], Awaitable[bool]]] = {
+            "expire": self.expire,
             "backfill": self.backfill,
             "calibrate": self.calibrate,
             "recalls": self.recalls,
@@ -81,6 +84,18 @@ class Worker:
                 self._metrics.worker_failed(name, error)
         self._metrics.worker_ran()
         return more
+
+    async def expire(self) -> bool:
+        """Erase memories whose time is over, which nobody sees any more."""
+        now = utc(self._clock())
+        for _ in range(BATCHES):
+            ids = await self._storage.upkeep.expired(now, BATCH_ROWS)
+            if not ids:
+                return False
+            write = Write(principal=OWNER.name, operation="expire", now=now, changes=tuple(map(Expire, ids)))
+            outcomes = (await self._storage.apply(write)).outcomes
+            self._metrics.expired.inc(sum(outcome.result == "gone" for outcome in outcomes))
+        return True
 
     async def backfill(self) -> bool:
         """Probe the embedding server, and give vectors to rows that wait for one."""

@@ -339,6 +339,10 @@ class Upkeep(Protocol):
         """Whether bytes of what was erased may still be in the files."""
         ...
 
+    async def expired(self, now: str, limit: int) -> list[int]:
+        """The memories whose time is over at that instant, the longest over first."""
+        ...
+
     async def forget_keys(self, before: str) -> int:
         """Forget the idempotency keys used before an instant (ISO-8601 in UTC); how many."""
         ...

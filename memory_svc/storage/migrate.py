@@ -1,7 +1,8 @@
-"""Runs numbered migrations, each in a transaction of its own; refuses a schema that is newer than this program.
+"""Runs numbered migrations, all in one transaction; refuses a schema that is newer than this program.
 
 A database that holds anything is copied first (see backup.py). A migration that rewrites data may have a step in Python
-that runs in its transaction, so that a start that fails leaves all as it was.
+that runs in the transaction, so that a start that fails leaves all as it was, and after every migration, since what
+reads rows there knows the newest schema alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,22 +36,21 @@ def migrate(connection: apsw.Connection, prepare: Callable[[int], None], steps: 
         )
     if 0 < version < known[-1][0]:
         prepare(version)
-    for number, statements in known:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            if _version(connection) < number:
-                connection.execute(statements)
-                steps.get(number, _nothing)(connection)
-                connection.execute(f"PRAGMA user_version = {number}")
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)
+        missing = [(number, statements) for number, statements in known if number > version]
+        for number, statements in missing:
+            connection.execute(statements)
+            connection.execute(f"PRAGMA user_version = {number}")
+        for number, _ in missing:
+            if number in steps:
+                steps[number](connection)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     return _version(connection)
-
-
-def _nothing(_: apsw.Connection) -> None:
-    pass
 
 
 def _version(connection: apsw.Connection) -> int:

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from memory_svc.domain.memory import Kind, Ref
@@ -16,10 +17,10 @@ from memory_svc.domain.scope import Scope
 from memory_svc.errors import Unavailable
 from memory_svc.storage.interface import Query
 from memory_svc.storage.migrate import migrations
-from memory_svc.storage.sqlite import schema
+from memory_svc.storage.sqlite import indexing, schema
 from memory_svc.storage.sqlite.engine import SqliteStorage
 from tests.contract.test_windows import same_as_from_nothing
-from tests.support.corpus import NOW, candidates, put, vector
+from tests.support.corpus import NOW, candidates, episode, memory, put, vector
 
 NEWEST = migrations("sqlite")[-1][0]
 OLD_TEXTS = ("the harbour is deep", "ships are loading", "京都の会議", "bug-183 is fixed")
@@ -56,8 +57,17 @@ def old_database(path: Path, version: int, rows: int = 1) -> None:
             (NOW,),
         )
         if version > 1:
-            schema._index_words(connection)
+            _index(connection)
     connection.close()
+
+
+def _index(connection: apsw.Connection) -> None:
+    rows = "SELECT id, content, timestamp FROM memories ORDER BY id"
+    for id, content, instant in connection.execute(rows).fetchall():
+        row = memory(content, id=id, metadata={"session": "s"})
+        connection.execute("UPDATE memories SET talk = 'session s' WHERE id = ?", (id,))
+        indexing.put(connection, msgspec.structs.replace(row, timestamp=instant))
+    indexing.put(connection, episode("a talk", id=1, keywords="harbour"))
 
 
 def test_migrations_are_numbered_without_a_gap() -> None:

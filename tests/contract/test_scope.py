@@ -9,7 +9,7 @@ from memory_svc.domain.change import ChangeMemory, PutEpisode, PutMemory, PutPro
 from memory_svc.domain.memory import Episode, Kind, Memory, Profile, Ref
 from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.storage.interface import Candidates, Query, Storage
-from tests.support.corpus import vector, write
+from tests.support.corpus import NOW, vector, write
 
 AGENTS, PROJECTS, CHANNELS, SOURCES = (
     ("a", "b", "", CANARY_AGENT),
@@ -23,6 +23,7 @@ INSTANTS = tuple(
     for day in ("1969-12-31", "2026-02-28", "2026-03-01")
     for clock in ("00:00:00", "00:00:00.000001", "23:59:59", "23:59:59.500000")
 )
+EXPIRIES = ("", "", "", "2026-03-05T00:00:00+00:00", "2026-03-05T00:00:00.000001+00:00", "2026-03-06T00:00:00+00:00")
 ROWS_COUNT, SCOPES_COUNT = 90, 150
 Seen = Callable[[Scope], set[Ref]]
 
@@ -38,6 +39,7 @@ def memory(number: int, dice: random.Random) -> Memory:
         source={"id": source} if source else {},
         timestamp=dice.choice(INSTANTS),
         created_at=dice.choice(INSTANTS),
+        expires_at=dice.choice(EXPIRIES),
     )
 
 
@@ -63,6 +65,7 @@ def some_scope(dice: random.Random) -> Scope:
         since=dice.choice(("", "", *INSTANTS)),
         until=dice.choice(("", "", *INSTANTS)),
         known_by=dice.choice(("", "", *INSTANTS)),
+        now=dice.choice(("", *EXPIRIES, NOW)),
     )
 
 
@@ -81,6 +84,7 @@ def lies_in(row: Memory | Episode, scope: Scope) -> bool:
         and (not scope.since or said >= scope.since)
         and (not scope.until or said < scope.until)
         and (not scope.known_by or row.created_at <= scope.known_by)
+        and not (is_memory and scope.now and row.expires_at and row.expires_at <= scope.now)
     )
 
 

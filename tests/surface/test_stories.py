@@ -54,6 +54,12 @@ async def test_story_of_store(call: Call) -> None:
         "ignored_arguments": ["colour"],
     }
     assert (await call("store", agent_id="a", content=" "))["result"] == "rejected"
+    for asked in ({"content": "brief"}, {"message": {"content": "brief too"}}):
+        asked.get("message", asked)["expires_at"] = "2099-01-01T09:00"
+        assert (await call("store", agent_id="a", **asked))["expires_at"] == "2099-01-01T00:00:00+00:00"
+    assert (
+        "is not later than now" in (await call("store", agent_id="a", content="x", expires_at="2020-01-01"))["reason"]
+    )
     failed(await call("store", agent_id=5, content="x"), "invalid", "agent_id:")
     failed(await call("store", agent_id="a", content="nul\0"), "invalid", "content: holds a NUL character")
 
@@ -62,6 +68,11 @@ async def test_story_of_update_memory(call: Call) -> None:
     await call("store", agent_id="a", content="one")
     assert await call("update_memory", memory_id=1, content="two") == {"ok": True, "updated_id": 1, "receipt": WAITING}
     assert (await call("update_memory", memory_id=1.0, content="three"))["updated_id"] == 1
+    for expires_at, read in (("2099-01-01T09:00", "2099-01-01T00:00:00+00:00"), ("", "")):
+        assert (await call("update_memory", memory_id=1, expires_at=expires_at))["expires_at"] == read
+        assert (await call("list_memories"))["memories"][0].get("expires_at", "") == read
+    failed(await call("update_memory", memory_id=1, expires_at="2020-01-01"), "invalid", "is not later than now")
+    failed(await call("update_memory", memory_id=1), "invalid", "content: is required")
     failed(await call("update_memory", memory_id=2, content="x"), "not_found", "Memory 2 not found")
     failed(await call("update_memory", memory_id="1", content="x"), "invalid", "memory_id:")
 

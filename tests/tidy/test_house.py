@@ -167,3 +167,14 @@ def test_code_is_formatted_and_passes_the_linter_and_the_type_checker() -> None:
             [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
         )
         assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_every_read_of_a_service_is_by_a_scope_of_the_present() -> None:
+    held = [
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if "services" in path.parts
+        and len(re.findall(r"\bScope\(", path.read_text(encoding="utf-8")))
+        != len(re.findall(r"\.present\(\s*Scope\(", path.read_text(encoding="utf-8")))
+    ]
+    assert held == []

@@ -69,6 +69,7 @@ class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
     locked: bool
     channel: str
+    expires_at: str | UnsetType = UNSET
     content_len: int | UnsetType = UNSET
     content_truncated: bool | UnsetType = UNSET
     ref: str | UnsetType = UNSET
@@ -125,7 +126,7 @@ async def get_contents(runtime: Runtime, request: GetContents) -> Contents:
     if not request.refs:
         raise Invalid("refs must be a non-empty list of 'mem:<id>' / 'ep:<id>' strings")
     parsed = {text: Ref.parse(text) for text in request.refs}
-    scope = Scope(agent=request.agent_id)
+    scope = runtime.present(Scope(agent=request.agent_id))
     memories = await runtime.storage.memories.get(scope, _ids(parsed.values(), Kind.MEMORY))
     episodes = await runtime.storage.episodes.get(scope, _ids(parsed.values(), Kind.EPISODE))
     rows: dict[Ref, Memory | Episode] = {Ref(Kind.MEMORY, id): row for id, row in memories.items()}
@@ -151,7 +152,7 @@ async def get_contents(runtime: Runtime, request: GetContents) -> Contents:
 async def list_memories(runtime: Runtime, request: ListMemories) -> Memories:
     """List memories, newest first."""
     limit = max(0, min(request.limit, 500))
-    found = await runtime.storage.memories.page(_scope(request), limit + 1, position(request.cursor))
+    found = await runtime.storage.memories.page(_scope(runtime, request), limit + 1, position(request.cursor))
     rows = found[:limit]
     listed = [
         ListedMemory(
@@ -164,6 +165,7 @@ async def list_memories(runtime: Runtime, request: ListMemories) -> Memories:
             created_at=row.created_at,
             locked=row.locked,
             channel=row.channel,
+            expires_at=row.expires_at or UNSET,
         )
         for row in rows
     ]
@@ -182,7 +184,7 @@ async def list_memories(runtime: Runtime, request: ListMemories) -> Memories:
 async def list_episodes(runtime: Runtime, request: ListEpisodes) -> Episodes:
     """List episodes, newest first."""
     limit = max(0, min(request.limit, 200))
-    found = await runtime.storage.episodes.page(_scope(request), limit + 1, position(request.cursor))
+    found = await runtime.storage.episodes.page(_scope(runtime, request), limit + 1, position(request.cursor))
     rows = found[:limit]
     listed = [
         ListedEpisode(
@@ -236,10 +238,12 @@ def _contents(items: list[Item], missing: list[str], deferred: Sequence[str]) ->
     )
 
 
-def _scope(request: ListMemories | ListEpisodes) -> Scope:
-    return Scope(
-        agent=None if request.agent_id is UNSET else request.agent_id,
-        project=None if request.project_id is UNSET else request.project_id,
+def _scope(runtime: Runtime, request: ListMemories | ListEpisodes) -> Scope:
+    return runtime.present(
+        Scope(
+            agent=None if request.agent_id is UNSET else request.agent_id,
+            project=None if request.project_id is UNSET else request.project_id,
+        )
     )
 
 

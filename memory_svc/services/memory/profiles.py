@@ -69,5 +69,5 @@ async def beside(runtime: Runtime, scope: Scope, limit: int) -> list[Shown]:
 
 
 async def _profile(runtime: Runtime, agent: str) -> str:
-    found = await runtime.storage.profiles.of(Scope(agent=agent))
+    found = await runtime.storage.profiles.of(runtime.present(Scope(agent=agent)))
     return next((profile.content for profile in found if not profile.user and not profile.project), "")

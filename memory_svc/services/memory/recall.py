@@ -137,7 +137,7 @@ class Searched(NamedTuple, Generic[T]):
 async def recalled(runtime: Runtime, request: Recall) -> Recalled:
     """What a recall answers."""
     times = time_cue.times(request.time_cue, request.as_of, runtime.clock(), runtime.call.zone)
-    scope = scope_of(request, times)
+    scope = scope_of(runtime, request, times)
     budget = Budget(request.full_content, runtime.settings.preview_chars, request.max_tokens)
     if not is_asked(request):
         shown = rows.kept(
@@ -177,14 +177,14 @@ def is_asked(request: Recall) -> bool:
 
 async def newest(runtime: Runtime, request: Recall, times: Times) -> list[Memory]:
     """The newest memories of the scope, newest first: what is answered where nothing is asked."""
-    return await runtime.storage.memories.page(scope_of(request, times), _depth(request))
+    return await runtime.storage.memories.page(scope_of(runtime, request, times), _depth(request))
 
 
 async def search(
     runtime: Runtime, request: Recall, times: Times, read: Callable[[Candidates, Ranking, Verdict], T]
 ) -> Searched[T]:
     """What `read` makes of the candidates in their order and of what the gate decides, inside their snapshot."""
-    scope, depth = scope_of(request, times), _depth(request)
+    scope, depth = scope_of(runtime, request, times), _depth(request)
     text = request.query[:QUERY_CHARS_MAX]
     words = tuple(query_words(text))
     with runtime.metrics.stage("embed"):
@@ -253,17 +253,19 @@ async def _with_profiles(runtime: Runtime, asked: tuple[Recall, Scope], answered
     return followed_by(answered, profiles, request.max_tokens)
 
 
-def scope_of(request: Recall, times: Times) -> Scope:
+def scope_of(runtime: Runtime, request: Recall, times: Times) -> Scope:
     """The rows that a request may be answered with."""
     since, until = times.searched
-    return Scope(
-        agent=request.agent_id,
-        project=None if request.project_id is UNSET else request.project_id,
-        channel=request.channel,
-        source=request.source_id,
-        since=since,
-        until=until,
-        known_by=times.as_of or "",
+    return runtime.present(
+        Scope(
+            agent=request.agent_id,
+            project=None if request.project_id is UNSET else request.project_id,
+            channel=request.channel,
+            source=request.source_id,
+            since=since,
+            until=until,
+            known_by=times.as_of or "",
+        )
     )
 
 

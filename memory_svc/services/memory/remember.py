@@ -16,6 +16,7 @@ from memory_svc.domain.memory import (
     Memory,
     Ref,
     clean_content,
+    expiry,
     folded_source,
     instant,
     is_naive,
@@ -28,13 +29,16 @@ from memory_svc.services.memory.similar import Similar, similar_to
 from memory_svc.services.operation import Effect, Receipt, Request, Runtime, operation
 
 AHEAD_SECONDS_ALLOWED = 300
-FORMS_MIXED = "send content, id, source, timestamp and metadata either at the top level or inside message, not both"
-FLAT_FIELDS = ("content", "id", "source", "timestamp", "metadata")
+FORMS_MIXED = (
+    "send content, id, source, timestamp, metadata and expires_at either at the top level or inside message, not both"
+)
+FLAT_FIELDS = ("content", "id", "source", "timestamp", "metadata", "expires_at")
 
 AgentId = Annotated[str, Meta(max_length=1000, description="Whose memory it is.")]
 ProjectId = Annotated[str, Meta(max_length=1000, description='Project it belongs to; "" = shared by all.')]
 Channel = Annotated[str, Meta(max_length=1000, description='Channel it belongs to; "" = shared by all.')]
 MemoryId = Annotated[int, Meta(description="Number of the memory, as in `mem:<number>`.")]
+ExpiresAt = Annotated[str, Meta(max_length=64, description="When to forget it for good, ISO-8601; never if left out.")]
 Owner = Annotated[str, Meta(max_length=1000, description="Refuse unless this agent owns it.")]
 
 
@@ -56,6 +60,7 @@ class Message(msgspec.Struct, frozen=True):
         Annotated[str, Meta(max_length=64, description="When, ISO-8601 with offset; now if left out.")] | None
     ) = None
     metadata: Annotated[dict[str, Any], Meta(description="Anything else, at most 8000 characters.")] | None = None
+    expires_at: ExpiresAt | None = None
 
 
 class Store(Request, frozen=True, kw_only=True):
@@ -76,6 +81,7 @@ class Store(Request, frozen=True, kw_only=True):
         UnsetType
     ) = UNSET
     metadata: Annotated[dict[str, Any], Meta(description="Anything else, at most 8000 characters.")] | UnsetType = UNSET
+    expires_at: ExpiresAt | UnsetType = UNSET
     channel: Channel = ""
     project_id: ProjectId = ""
     lock: Annotated[bool, Meta(description="Protect it from being edited or deleted.")] | UnsetType = UNSET
@@ -92,7 +98,8 @@ class AheadOfClock(msgspec.Struct, frozen=True):
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a fact: `result` says whether it was stored, skipped or rejected.
 
-    similar: memories that say nearly the same; left out where there is none, or where it cannot be told.
+    similar: memories that say nearly the same; left out where there is none, or where it cannot be told. expires_at:
+    when the memory that was stored, or is held already, is forgotten.
     """
 
     ok: bool
@@ -105,15 +112,19 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool | UnsetType = UNSET
     timestamp: str | UnsetType = UNSET
     timestamp_ahead_of_clock: AheadOfClock | UnsetType = UNSET
+    expires_at: str | UnsetType = UNSET
     locked: bool | UnsetType = UNSET
     resolved_agent_id: str | UnsetType = UNSET
 
 
 class UpdateMemory(Request, frozen=True, kw_only=True):
-    """Which memory, and its new text."""
+    """Which memory, and its new text, when it is forgotten, or both."""
 
     memory_id: MemoryId
-    content: Annotated[str, Meta(description="The new text.")]
+    content: Annotated[str, Meta(description="The new text.")] | UnsetType = UNSET
+    expires_at: (
+        Annotated[str, Meta(max_length=64, description='When to forget it for good, ISO-8601; "" = never.')] | UnsetType
+    ) = UNSET
     agent_id: Owner | UnsetType = UNSET
 
 
@@ -123,6 +134,7 @@ class Updated(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool = True
     updated_id: int
     truncated: bool | UnsetType = UNSET
+    expires_at: str | UnsetType = UNSET
     receipt: Receipt
 
 
@@ -209,6 +221,7 @@ async def store(runtime: Runtime, request: Store) -> Stored:
     stored = outcome.result == "stored"
     receipt = await runtime.receipt(Ref(Kind.MEMORY, applied.id()), vectors, passage) if stored else None
     kept = msgspec.structs.replace(draft.memory, id=applied.id())
+    held = kept if stored else await _memory(runtime, kept.id, kept.agent)
     similar = await similar_to(runtime, kept, vectors.get(0)) if stored else []
     return Stored(
         ok=True,
@@ -221,6 +234,7 @@ async def store(runtime: Runtime, request: Store) -> Stored:
         truncated=draft.truncated or UNSET,
         timestamp=draft.memory.timestamp if stored and draft.naive else UNSET,
         timestamp_ahead_of_clock=_ahead(draft.memory.timestamp, runtime.clock()) if stored else UNSET,
+        expires_at=held.expires_at if held and held.expires_at else UNSET,
         locked=request.lock or UNSET,
         resolved_agent_id=draft.memory.agent if draft.resolved else UNSET,
     )
@@ -228,20 +242,25 @@ async def store(runtime: Runtime, request: Store) -> Stored:
 
 @operation(needs=Permission.WRITE, effect=Effect.CHANGE)
 async def update_memory(runtime: Runtime, request: UpdateMemory) -> Updated:
-    """Replace a memory's text. Refused while it is locked, and where another memory holds that text."""
-    if not request.content.strip():
-        raise Invalid("Content cannot be empty")
-    content, truncated = clean_content(request.content, runtime.settings.content_chars_max)
-    if not content:
-        raise Invalid("Content cannot be empty after sanitization")
+    """Replace a memory's text or expiry. Refused while it is locked, and where another memory holds that text."""
+    if request.content is UNSET and request.expires_at is UNSET:
+        raise Invalid("content: is required; give the new text, or expires_at")
+    content, truncated = _new_content(runtime, request.content)
+    expires_at = None if request.expires_at is UNSET else expiry(request.expires_at, runtime.clock(), runtime.call.zone)
     agent = owner(request.agent_id)
-    before = (await runtime.storage.memories.get(Scope(agent=agent), [request.memory_id])).get(request.memory_id)
-    passage = embedded(msgspec.structs.replace(before, content=content)) if before else Passage(content)
-    vectors = await runtime.vector_of(passage) if before else {}
-    change = ChangeMemory(request.memory_id, content, agent)
+    before = await _memory(runtime, request.memory_id, agent)
+    after = msgspec.structs.replace(before, content=before.content if content is None else content) if before else None
+    passage = embedded(after) if after else Passage(content or "")
+    vectors = await runtime.vector_of(passage) if after and content is not None else {}
+    change = ChangeMemory(request.memory_id, content, agent, expires_at=expires_at)
     await runtime.storage.apply(runtime.write(change), vectors)
     receipt = await runtime.receipt(Ref(Kind.MEMORY, request.memory_id), vectors, passage)
-    return Updated(updated_id=request.memory_id, truncated=truncated or UNSET, receipt=receipt)
+    return Updated(
+        updated_id=request.memory_id,
+        truncated=truncated or UNSET,
+        expires_at=UNSET if expires_at is None else expires_at,
+        receipt=receipt,
+    )
 
 
 @operation(needs=Permission.WRITE, effect=Effect.ERASE)
@@ -315,6 +334,7 @@ def _draft(runtime: Runtime, request: Store) -> _Draft:
         metadata=metadata,
         created_at=utc(runtime.clock()),
         locked=request.lock is True,
+        expires_at=_expiry(runtime, message.expires_at or ""),
     )
     return _Draft(memory, truncated, is_naive(message.timestamp or ""), request.agent_id is UNSET)
 
@@ -339,6 +359,29 @@ def _timestamp(runtime: Runtime, text: str) -> str:
         return instant(text, runtime.clock(), runtime.call.zone)
     except Invalid as problem:
         raise _Rejected(problem.text) from problem
+
+
+def _expiry(runtime: Runtime, text: str) -> str:
+    try:
+        return expiry(text, runtime.clock(), runtime.call.zone)
+    except Invalid as problem:
+        raise _Rejected(problem.text) from problem
+
+
+def _new_content(runtime: Runtime, text: str | UnsetType) -> tuple[str | None, bool]:
+    """The text in normal form, and whether it was cut; None = it stays."""
+    if text is UNSET:
+        return None, False
+    if not text.strip():
+        raise Invalid("Content cannot be empty")
+    content, truncated = clean_content(text, runtime.settings.content_chars_max)
+    if not content:
+        raise Invalid("Content cannot be empty after sanitization")
+    return content, truncated
+
+
+async def _memory(runtime: Runtime, id: int, agent: str | None) -> Memory | None:
+    return (await runtime.storage.memories.get(runtime.present(Scope(agent=agent)), [id])).get(id)
 
 
 def _ahead(timestamp: str, now: dt.datetime) -> AheadOfClock | UnsetType:

@@ -48,6 +48,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     source: dict[str, Any] | str
     timestamp: str | UnsetType = UNSET
     id: str | UnsetType = UNSET
+    expires_at: str | UnsetType = UNSET
     context_type: Literal["conversation"] | UnsetType = UNSET
     confidence: Confidence | UnsetType = UNSET
     match_reason: MatchReason | UnsetType = UNSET
@@ -72,6 +73,7 @@ def whole(row: Memory | Episode) -> Shown:
         source=row.source,
         timestamp=row.timestamp,
         id=row.msg_id or UNSET,
+        expires_at=row.expires_at or UNSET,
     )
 
 

@@ -31,7 +31,7 @@ async def similar_to(runtime: Runtime, stored: Memory, vector: Vector | None) ->
     """The memories of its bucket that say nearly the same, nearest first; [] also where it cannot be told in time."""
     if not runtime.settings.similar_min or vector is None:
         return []
-    scope = Scope(agent=stored.agent, project=stored.project, channel=stored.channel)
+    scope = runtime.present(Scope(agent=stored.agent, project=stored.project, channel=stored.channel))
     query = Query((), vector, DEPTH)
     try:
         async with asyncio.timeout(min(SECONDS_MAX, runtime.seconds_left / 2)):

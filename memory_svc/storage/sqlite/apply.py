@@ -1,6 +1,6 @@
 """A Write in its savepoint: look up what its changes name, ask the pure rule, write the effects and their journal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import apsw
 import msgspec
@@ -9,6 +9,7 @@ from memory_svc.domain.change import (
     Applied,
     Change,
     ChangeMemory,
+    Expire,
     Forget,
     ForgetAgent,
     Found,
@@ -21,7 +22,7 @@ from memory_svc.domain.change import (
     Write,
     decide,
 )
-from memory_svc.domain.memory import Kind, Memory, Ref, Vector, kind_of
+from memory_svc.domain.memory import Kind, Memory, Ref, Row, Vector, kind_of
 from memory_svc.errors import Conflict
 from memory_svc.storage.sqlite import journal, memories
 from memory_svc.storage.sqlite.calibrations import select_precisions
@@ -50,18 +51,14 @@ def apply(connection: apsw.Connection, write: Write, vectors: Mapping[int, Vecto
     return applied
 
 
-def find(connection: apsw.Connection, change: Change) -> Found:
-    """What the store holds that this change must know."""
+def find(connection: apsw.Connection, change: Change, now: str) -> Found:
+    """What the store holds at that instant that this change must know."""
     match change:
         case PutMemory(memory):
-            return Found(
-                keyed=memories.with_msg_id(connection, memory),
-                twin=memories.with_content(connection, memory, shared=True),
-            )
-        case ChangeMemory(id, content):
-            row = read_row(connection, Ref(Kind.MEMORY, id))
-            wanted = msgspec.structs.replace(row, content=content) if isinstance(row, Memory) else None
-            return Found(row=row, twin=memories.with_content(connection, wanted, shared=False) if wanted else None)
+            keyed = memories.with_msg_id(connection, memory)
+            return _alike(None, keyed, memories.with_content(connection, memory, shared=True), now)
+        case ChangeMemory():
+            return _changed(connection, change, now)
         case PutProfile(profile):
             key = (profile.agent, profile.user, profile.project)
             found = select_profiles(connection, "agent = ? AND user = ? AND project = ?", key)
@@ -70,9 +67,12 @@ def find(connection: apsw.Connection, change: Change) -> Found:
             held = select_precisions(connection, "agent = ?", (precision.agent,))
             return Found(row=held[0] if held else None)
         case Forget(ref):
-            return Found(row=read_row(connection, ref))
+            return Found(row=_present(connection, ref, now))
         case SetLock(id):
-            return Found(row=read_row(connection, Ref(Kind.MEMORY, id)))
+            return Found(row=_present(connection, Ref(Kind.MEMORY, id), now))
+        case Expire(id):
+            row = read_row(connection, Ref(Kind.MEMORY, id))
+            return Found(over=(row,) if isinstance(row, Memory) and row.is_over(now) else ())
         case ForgetAgent(agent):
             return Found(rows=tuple(rows_of(connection, agent)))
         case PutEpisode():
@@ -80,9 +80,10 @@ def find(connection: apsw.Connection, change: Change) -> Found:
 
 
 def _change(connection: apsw.Connection, write: Write, number: int, change: Change, vector: Vector | None) -> Outcome:
-    found = find(connection, change)
+    found = find(connection, change, write.now)
     outcome, effects = decide(change, found)
-    owners = {(kind_of(row), row.id): row for row in (*found.rows, *([found.row] if found.row else []))}
+    known = (*found.rows, *found.over, *([found.row] if found.row else []))
+    owners = {(kind_of(row), row.id): row for row in known}
     for effect in effects:
         owner = effect.row or owners.get((effect.kind, effect.id))
         id = write_row(connection, effect, vector)
@@ -92,6 +93,26 @@ def _change(connection: apsw.Connection, write: Write, number: int, change: Chan
         if outcome.ref:
             outcome = msgspec.structs.replace(outcome, ref=Ref(effect.kind, id))
     return outcome
+
+
+def _present(connection: apsw.Connection, ref: Ref, now: str) -> Row | None:
+    row = read_row(connection, ref)
+    return None if isinstance(row, Memory) and row.is_over(now) else row
+
+
+def _changed(connection: apsw.Connection, change: ChangeMemory, now: str) -> Found:
+    row = _present(connection, Ref(Kind.MEMORY, change.id), now)
+    if change.content is None or not isinstance(row, Memory):
+        return Found(row=row)
+    wanted = msgspec.structs.replace(row, content=change.content)
+    return _alike(row, [], memories.with_content(connection, wanted, shared=False), now)
+
+
+def _alike(row: Memory | None, keyed: Sequence[Memory], twins: Sequence[Memory], now: str) -> Found:
+    """The first of each that is seen at that instant, and those that are not."""
+    over = {each.id: each for each in (*keyed, *twins) if each.is_over(now)}
+    first_keyed, first_twin = (next((each for each in found if each.id not in over), None) for found in (keyed, twins))
+    return Found(row=row, keyed=first_keyed, twin=first_twin, over=tuple(over.values()))
 
 
 def _repeated(connection: apsw.Connection, write: Write) -> Applied | None:

@@ -15,7 +15,8 @@ from memory_svc.storage.sqlite.scope import older, where
 
 COLUMNS = (
     "memories.id, memories.agent, memories.project, memories.channel, memories.msg_id, memories.content, "
-    "memories.source, memories.timestamp, memories.metadata, memories.created_at, memories.locked, memories.revision"
+    "memories.source, memories.timestamp, memories.metadata, memories.created_at, memories.locked, memories.revision, "
+    "memories.expires_at"
 )
 
 
@@ -34,6 +35,7 @@ def memory_of(row: Sequence[Any]) -> Memory:
         created_at=row[9],
         locked=bool(row[10]),
         revision=row[11],
+        expires_at=row[12],
     )
 
 
@@ -46,12 +48,13 @@ def put(connection: apsw.Connection, memory: Memory) -> int:
     """Write a memory whole, by its id; id 0 = a new one. The id it has."""
     connection.execute(
         "INSERT INTO memories (id, agent, project, channel, msg_id, digest, content, source, source_id, timestamp,"
-        " metadata, talk, created_at, locked, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " metadata, talk, created_at, locked, revision, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET (agent, project, channel, msg_id, digest, content, source, source_id,"
-        " timestamp, metadata, talk, created_at, locked, revision) = (excluded.agent, excluded.project,"
+        " timestamp, metadata, talk, created_at, locked, revision, expires_at) = (excluded.agent, excluded.project,"
         " excluded.channel, excluded.msg_id, excluded.digest, excluded.content, excluded.source, excluded.source_id,"
         " excluded.timestamp, excluded.metadata, excluded.talk, excluded.created_at, excluded.locked,"
-        " excluded.revision)",
+        " excluded.revision, excluded.expires_at)",
         (
             memory.id or None,
             memory.agent,
@@ -68,35 +71,34 @@ def put(connection: apsw.Connection, memory: Memory) -> int:
             memory.created_at,
             int(memory.locked),
             memory.revision,
+            memory.expires_at,
         ),
     )
     return memory.id or connection.last_insert_rowid()
 
 
-def with_msg_id(connection: apsw.Connection, memory: Memory) -> Memory | None:
-    """The oldest memory that holds this one's msg_id where the agent and project of this one see it."""
+def with_msg_id(connection: apsw.Connection, memory: Memory) -> list[Memory]:
+    """The memories that hold this one's msg_id where the agent and project of this one see them, oldest first."""
     if not memory.msg_id:
-        return None
-    found = select(
+        return []
+    return select(
         connection,
-        "agent = ? AND project IN (?, '') AND msg_id = ? ORDER BY id LIMIT 1",
+        "agent = ? AND project IN (?, '') AND msg_id = ? ORDER BY id",
         (memory.agent, memory.project, memory.msg_id),
     )
-    return found[0] if found else None
 
 
-def with_content(connection: apsw.Connection, memory: Memory, *, shared: bool) -> Memory | None:
-    """The oldest memory that holds this one's text in its bucket; shared = or in one that this bucket sees."""
+def with_content(connection: apsw.Connection, memory: Memory, *, shared: bool) -> list[Memory]:
+    """The memories that hold this one's text in its bucket, oldest first; shared = or in one that this bucket sees."""
     projects, channels = (
         ((memory.project, ""), (memory.channel, "")) if shared else ((memory.project,), (memory.channel,))
     )
-    found = select(
+    return select(
         connection,
         f"agent = ? AND project IN ({', '.join('?' * len(projects))}) AND channel IN ({', '.join('?' * len(channels))})"
-        " AND digest = ? ORDER BY id LIMIT 1",
+        " AND digest = ? ORDER BY id",
         (memory.agent, *projects, *channels, digest(memory.content)),
     )
-    return found[0] if found else None
 
 
 class Memories:

@@ -1,6 +1,9 @@
-"""Scope to SQL, in one function; and where a page begins."""
+"""Scope to SQL, in one function; what a snapshot makes of a scope; and where a page begins."""
 
 from collections.abc import Mapping
+
+import apsw
+import msgspec
 
 from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.storage.interface import Position
@@ -16,6 +19,14 @@ KNOWN: Mapping[str, str] = {
     "episodes": "episodes.created_at",
     "profiles": "profiles.updated_at",
 }
+ANY_OVER = "SELECT 1 FROM memories WHERE expires_at <> '' AND expires_at <= ? LIMIT 1"
+
+
+def settled(connection: apsw.Connection, scope: Scope) -> Scope:
+    """The scope as the snapshot has it: where no memory's time is over it hides none, and asks nothing of any row."""
+    if scope.now and connection.execute(ANY_OVER, (scope.now,)).fetchone() is None:
+        return msgspec.structs.replace(scope, now="")
+    return scope
 
 
 def where(scope: Scope, table: str, *, has_channel: bool = True, has_source: bool = False) -> tuple[str, list[str]]:
@@ -38,6 +49,9 @@ def where(scope: Scope, table: str, *, has_channel: bool = True, has_source: boo
         if instant:
             conditions.append(condition)
             values.append(instant)
+    if scope.now and table == "memories":
+        conditions.append("(memories.expires_at = '' OR memories.expires_at > ?)")
+        values.append(scope.now)
     return " AND ".join(conditions), values
 
 

@@ -18,6 +18,7 @@ from memory_svc.storage.sqlite.connection import Readers, numbers
 from memory_svc.storage.sqlite.derived import spans_of
 from memory_svc.storage.sqlite.past import INSTANTS, Past
 from memory_svc.storage.sqlite.recalls import Recalls
+from memory_svc.storage.sqlite.scope import settled
 from memory_svc.storage.sqlite.vectors import Resident
 from memory_svc.storage.sqlite.windows import Cells
 from memory_svc.storage.sqlite.words import Asked, Found
@@ -54,6 +55,7 @@ class Search:
         return await self._readers.run(lambda connection: read(self._candidates(connection, scope, query)))
 
     def _candidates(self, connection: apsw.Connection, scope: Scope, query: Query) -> Candidates:
+        scope = settled(connection, scope)
         near = self._near(connection, scope, query)
         quoted = _quoted(connection, scope, query)
         also = [document for hits in (near, quoted) for document, _ in hits]

@@ -54,6 +54,11 @@ class Upkeep:
         """Whether bytes of what was erased may still be in the files."""
         return bool(await self._readers.run(_erasure_stage))
 
+    async def expired(self, now: str, limit: int) -> list[int]:
+        """The memories whose time is over at that instant, the longest over first."""
+        statement = "SELECT id FROM memories WHERE expires_at <> '' AND expires_at <= ? ORDER BY expires_at, id LIMIT ?"
+        return await self._readers.run(lambda connection: [id for (id,) in connection.execute(statement, (now, limit))])
+
     async def forget_keys(self, before: str) -> int:
         """Forget the idempotency keys used before an instant (ISO-8601 in UTC); how many."""
         if not await self._readers.run(lambda connection: _old_keys(connection, before)):

@@ -24,7 +24,8 @@ FOLLOWED = (
     "SELECT v.number, v.document, v.fingerprint, v.vector, v.further, coalesce(memories.agent, episodes.agent),"
     " coalesce(memories.project, episodes.project), coalesce(memories.channel, episodes.channel),"
     " coalesce(memories.source_id, ''),"
-    f" coalesce({SAID['memories']}, {SAID['episodes']}), coalesce({KNOWN['memories']}, {KNOWN['episodes']})"
+    f" coalesce({SAID['memories']}, {SAID['episodes']}), coalesce({KNOWN['memories']}, {KNOWN['episodes']}),"
+    " coalesce(memories.expires_at, '')"
     " FROM vectors v"
     " LEFT JOIN memories ON v.document & 15 = 0 AND memories.id = v.document >> 4"
     " LEFT JOIN episodes ON v.document & 15 = 1 AND episodes.id = v.document >> 4"
@@ -109,7 +110,7 @@ class Resident:
         self._matrix = Matrix(dimensions)
         self._documents, self._born, self._died = (np.zeros(ROW_START, dtype=np.int64) for _ in range(3))
         self._axes: NDArray[np.int32] = np.zeros((4, ROW_START), dtype=np.int32)
-        self._instants: NDArray[np.int64] = np.zeros((2, ROW_START), dtype=np.int64)
+        self._instants: NDArray[np.int64] = np.zeros((3, ROW_START), dtype=np.int64)
 
     def _follow(self, connection: apsw.Connection, fingerprint: str, dimensions: int) -> int:
         if (fingerprint, dimensions) != (self._fingerprint, self._dimensions) or self._dead > self._count // 4 + 1024:
@@ -144,6 +145,7 @@ class Resident:
         source: str,
         said: str,
         known: str,
+        over: str,
     ) -> None:
         self._changes.append((number, document))
         slot = self._slots.pop(document, None)
@@ -158,7 +160,7 @@ class Resident:
         if len(blocks) > 1:
             self._blocks[document] = len(blocks)
         axes = [self._name(text) for text in (agent, project or "", channel or "", source)]
-        instants = microseconds(said), microseconds(known)
+        instants = microseconds(said), microseconds(known), microseconds(over) if over else ALIVE
         for block in blocks:
             if self._count == len(self._documents):
                 self._grow()
@@ -206,13 +208,15 @@ class Resident:
             numbers = [number for name, number in self._names.items() if name.startswith(scope.source)]
             is_episode = self._documents[upto] & 15 == Kind.EPISODE.code
             seen &= np.where(is_episode, scope.shows_episodes(), np.isin(sources, numbers))
-        said, known = self._instants[:, upto]
+        said, known, over = self._instants[:, upto]
         if scope.since:
             seen &= said >= microseconds(scope.since)
         if scope.until:
             seen &= said < microseconds(scope.until)
         if scope.known_by:
             seen &= known <= microseconds(scope.known_by)
+        if scope.now:
+            seen &= over > microseconds(scope.now)
         return np.flatnonzero(seen)
 
     def _newest(self, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:

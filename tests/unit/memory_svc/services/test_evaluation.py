@@ -82,7 +82,7 @@ async def test_rows_that_the_agent_does_not_have_are_told_and_do_not_count(house
         Write("owner", "t", "2026-01-01", (PutEpisode(Episode(agent="me", summary="A talk", created_at="2026-01-01")),))
     )
     file = [*asked("cat?", "mem:1", "mem:4", "ep:1", "ep:2", "fact 3"), *asked("gone?", "theirs"), *asked("never?")]
-    kept, missing = await existing(house.storage, file)
+    kept, missing = await existing(house.catalogue.runtime, file)
     assert [(each.arguments["query"], each.relevant) for each in kept] == [
         ("cat?", ("mem:1", "ep:1", "msg:fact 3")),
         ("never?", ()),
