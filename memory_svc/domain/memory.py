@@ -92,6 +92,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     locked: bool = False
     revision: int = 1
     expires_at: str = ""
+    tags: tuple[str, ...] = ()
 
     def is_over(self, now: str) -> bool:
         """Whether its time is over at that instant: nobody sees it any more."""

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from memory_svc.domain.labels import Scalar
+
 # Rows of it only show whether recall works: whoever names it sees them, nobody else does.
 CANARY_AGENT = "_canary"
 
@@ -16,6 +18,8 @@ class Scope(msgspec.Struct, frozen=True):
     since, until: when it was said, from the first to before the second (an episode: when it began, else when it was
     stored). known_by: stored by then, that instant too. Each ISO-8601 in UTC, as `domain.memory.utc` writes it;
     `""` = open.
+    tags, metadata: memories that carry all of these tags, folded, and in their metadata these values under these keys,
+    as `domain.labels` reads them. Episodes have neither, so that either hides them.
     now: memories whose time is over by then are hidden; `""` = none is hidden.
     """
 
@@ -27,11 +31,18 @@ class Scope(msgspec.Struct, frozen=True):
     until: str = ""
     known_by: str = ""
     now: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: tuple[tuple[str, Scalar], ...] = ()
 
     @property
     def is_timed(self) -> bool:
         """Whether it holds the rows of some time alone."""
         return bool(self.since or self.until or self.known_by)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether it holds the memories with some tags or metadata alone."""
+        return bool(self.tags or self.metadata)
 
     def projects(self) -> tuple[str, ...] | None:
         """The project names a read may see, or None for all of them."""
@@ -42,8 +53,8 @@ class Scope(msgspec.Struct, frozen=True):
         return (self.channel, "") if self.channel else None
 
     def shows_episodes(self) -> bool:
-        """Whether episodes are visible: a source filter hides them unless a channel is named too."""
-        return not self.source or bool(self.channel)
+        """Whether episodes are visible: tags and metadata hide them, a source unless a channel is named too."""
+        return not self.is_filtered and (not self.source or bool(self.channel))
 
     def admits(self, agent: str, project: str) -> bool:
         """Whether a row of this agent and project lies in the scope (channel, source and times aside)."""

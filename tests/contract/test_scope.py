@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from memory_svc.domain.change import ChangeMemory, PutEpisode, PutMemory, PutProfile
+from memory_svc.domain.labels import folded
 from memory_svc.domain.memory import Episode, Kind, Memory, Profile, Ref
 from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.storage.interface import Candidates, Query, Storage
@@ -24,6 +25,16 @@ INSTANTS = tuple(
     for clock in ("00:00:00", "00:00:00.000001", "23:59:59", "23:59:59.500000")
 )
 EXPIRIES = ("", "", "", "2026-03-05T00:00:00+00:00", "2026-03-05T00:00:00.000001+00:00", "2026-03-06T00:00:00+00:00")
+TAGS = ("red", "Grün", "ＢＬＵＥ", "two words")
+VALUES = (
+    ("kind", "note"),
+    ("kind", "Note"),
+    ("level", 1),
+    ("level", 1.5),
+    ("done", True),
+    ("done", None),
+    ("a.b", "x"),
+)
 ROWS_COUNT, SCOPES_COUNT = 90, 150
 Seen = Callable[[Scope], set[Ref]]
 
@@ -40,6 +51,8 @@ def memory(number: int, dice: random.Random) -> Memory:
         timestamp=dice.choice(INSTANTS),
         created_at=dice.choice(INSTANTS),
         expires_at=dice.choice(EXPIRIES),
+        tags=tuple(dice.sample(TAGS, dice.randrange(4))),
+        metadata=dict(dice.sample(VALUES, dice.randrange(4))),
     )
 
 
@@ -66,7 +79,14 @@ def some_scope(dice: random.Random) -> Scope:
         until=dice.choice(("", "", *INSTANTS)),
         known_by=dice.choice(("", "", *INSTANTS)),
         now=dice.choice(("", *EXPIRIES, NOW)),
+        tags=tuple(map(folded, dice.sample(TAGS, dice.choice((0, 0, 0, 1, 2))))),
+        metadata=tuple(dice.sample(VALUES, dice.choice((0, 0, 0, 1, 2)))),
     )
+
+
+def same(held: object, asked: object) -> bool:
+    """Equal as JSON has it: true is no number."""
+    return held == asked and isinstance(held, bool) is isinstance(asked, bool)
 
 
 def lies_in(row: Memory | Episode, scope: Scope) -> bool:
@@ -84,6 +104,9 @@ def lies_in(row: Memory | Episode, scope: Scope) -> bool:
         and (not scope.since or said >= scope.since)
         and (not scope.until or said < scope.until)
         and (not scope.known_by or row.created_at <= scope.known_by)
+        and (is_memory or not (scope.tags or scope.metadata))
+        and all(is_memory and tag in map(folded, row.tags) for tag in scope.tags)
+        and all(is_memory and key in row.metadata and same(row.metadata[key], value) for key, value in scope.metadata)
         and not (is_memory and scope.now and row.expires_at and row.expires_at <= scope.now)
     )
 

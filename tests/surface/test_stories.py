@@ -119,6 +119,13 @@ async def test_story_of_recall(call: Call) -> None:
     answer = await call("recall", agent_id="a", query="pears apples", max_tokens=60)
     assert (len(answer["messages"]), answer["rows_left_out"]) == (1, 2)
     failed(await call("recall", agent_id="a", query="x", max_tokens=-1), "invalid", "max_tokens:")
+    await call("store", agent_id="a", content="apples of the shop", tags=["Shop"], metadata={"kind": "price"})
+    for filters in ({"tags": ["shop"]}, {"metadata": {"kind": "price"}}):
+        answer = await call("recall", agent_id="a", query="apples", full_content=True, **filters)
+        assert [row["tags"] for row in answer["messages"]] == [["Shop"]]
+        assert answer["channels"]["episodes"] == "skipped: tags and metadata hide episodes"
+    failed(await call("recall", agent_id="a", query="x", tags=[""]), "invalid", "tags[0]: is empty")
+    failed(await call("recall", agent_id="a", query="x", metadata={"a": []}), "invalid", "metadata.a: is no text")
 
 
 async def test_story_of_get_contents(call: Call) -> None:
@@ -131,6 +138,10 @@ async def test_story_of_list_memories(call: Call) -> None:
     await call("store", agent_id="a", project_id="P", content="one")
     assert (await call("list_memories"))["count"] == 1
     assert await call("list_memories", project_id="") == {"memories": [], "count": 0}
+    await call("store", agent_id="a", content="two", tags=["Red"], metadata={"n": 1})
+    for filters in ({"tags": ["RED"]}, {"metadata": {"n": 1.0}}, {"tags": ["red"], "metadata": {"n": 1}}):
+        assert [row["tags"] for row in (await call("list_memories", **filters))["memories"]] == [["Red"]]
+    assert (await call("list_memories", tags=["red", "blue"]))["count"] == 0
 
 
 async def test_story_of_archive_episode(call: Call) -> None:
@@ -188,6 +199,8 @@ async def test_story_of_recall_with_context(call: Call) -> None:
     answer = await call("recall_with_context", agent_id="a", query="apples", external_context=said, time_cue=cue)
     assert [row["content"] for row in answer["messages"]] == ["hello"]
     assert answer["time_cue"]["after"] == "2026-01-01T15:00:00+00:00"
+    answer = await call("recall_with_context", agent_id="a", query="apples", external_context=said, tags=["red"])
+    assert [row["content"] for row in answer["messages"]] == ["hello"]
 
 
 async def test_story_of_reconstruct(call: Call) -> None:

@@ -8,13 +8,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
+from memory_svc.domain.labels import asked_tags, asked_values
 from memory_svc.domain.memory import Episode, Kind, Memory, Ref
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.text import preview
 from memory_svc.errors import Invalid
 from memory_svc.services.memory.page import Cursor, next_cursor, position
-from memory_svc.services.memory.recall import ProjectFilter
-from memory_svc.services.memory.shown import Shown, whole
+from memory_svc.services.memory.recall import MetadataFilter, ProjectFilter, TagFilter
+from memory_svc.services.memory.shown import Shown, complete
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 
 CONTENTS_BUDGET_CHARS = 40_000
@@ -55,6 +56,8 @@ class ListMemories(Request, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(description="Rows at most; at most 500.")] = 100
     cursor: Cursor = ""
     project_id: ProjectFilter | UnsetType = UNSET
+    tags: TagFilter = ()
+    metadata: MetadataFilter = msgspec.field(default_factory=dict)
 
 
 class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +73,7 @@ class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
     locked: bool
     channel: str
     expires_at: str | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
     content_len: int | UnsetType = UNSET
     content_truncated: bool | UnsetType = UNSET
     ref: str | UnsetType = UNSET
@@ -166,6 +170,7 @@ async def list_memories(runtime: Runtime, request: ListMemories) -> Memories:
             locked=row.locked,
             channel=row.channel,
             expires_at=row.expires_at or UNSET,
+            tags=list(row.tags) or UNSET,
         )
         for row in rows
     ]
@@ -219,7 +224,7 @@ def _ids(refs: Any, kind: Kind) -> list[int]:
 
 def _item(row: Memory | Episode) -> Item:
     resolved = row.resolved if isinstance(row, Episode) else UNSET
-    return Item(**msgspec.structs.asdict(whole(row)), resolved=resolved)
+    return Item(**msgspec.structs.asdict(complete(row)), resolved=resolved)
 
 
 def _cost(item: Item) -> int:
@@ -243,6 +248,8 @@ def _scope(runtime: Runtime, request: ListMemories | ListEpisodes) -> Scope:
         Scope(
             agent=None if request.agent_id is UNSET else request.agent_id,
             project=None if request.project_id is UNSET else request.project_id,
+            tags=asked_tags(request.tags) if isinstance(request, ListMemories) else (),
+            metadata=asked_values(request.metadata) if isinstance(request, ListMemories) else (),
         )
     )
 

@@ -10,7 +10,16 @@ from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.memory import instant
 from memory_svc.domain.recall.time_cue import TimeCue
 from memory_svc.errors import Invalid
-from memory_svc.services.memory.recall import AsOf, MaxTokens, ProjectFilter, Recall, Recalled, recalled
+from memory_svc.services.memory.recall import (
+    AsOf,
+    MaxTokens,
+    MetadataFilter,
+    ProjectFilter,
+    Recall,
+    Recalled,
+    TagFilter,
+    recalled,
+)
 from memory_svc.services.memory.shown import Shown
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 
@@ -47,6 +56,8 @@ class RecallWithContext(Request, frozen=True, kw_only=True):
     max_tokens: MaxTokens = 0
     time_cue: TimeCue | None = None
     as_of: AsOf = None
+    tags: TagFilter = ()
+    metadata: MetadataFilter = msgspec.field(default_factory=dict)
 
 
 class FilterOnly(msgspec.Struct, frozen=True):

@@ -1,12 +1,13 @@
 """Recall: the memories and episodes that speak to a query, or nothing where none does."""
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
+from memory_svc.domain.labels import asked_tags, asked_values
 from memory_svc.domain.memory import Kind, Memory, Ref, Vector, utc
 from memory_svc.domain.recall import gate, time_cue
 from memory_svc.domain.recall.exclude import Excluded
@@ -21,7 +22,7 @@ from memory_svc.services.memory import rows
 from memory_svc.services.memory.fitting import FULL_CONTENT_BUDGET_CHARS, Answered, Budget, followed_by, within
 from memory_svc.services.memory.profiles import beside
 from memory_svc.services.memory.ranking import Ranking, before_gap, ranked
-from memory_svc.services.memory.shown import Shown, whole
+from memory_svc.services.memory.shown import Shown, complete, whole
 from memory_svc.services.memory.trace import BEHIND_GAP, OVER_BUDGET, Trace, explained, left_out, traced
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 from memory_svc.settings import Settings
@@ -39,6 +40,8 @@ ProjectFilter = Annotated[
 MaxTokens = Annotated[
     int, Meta(ge=0, description="Estimated tokens of the memories at most: cut, then the worst left out; 0 = any.")
 ]
+TagFilter = Annotated[tuple[str, ...], Meta(description="Only memories that carry all of these tags.")]
+MetadataFilter = Annotated[dict[str, Any], Meta(description="Only memories whose metadata holds these values.")]
 AsOf = Annotated[str | None, Meta(description="Only what was stored by then: ISO-8601, a date to its end.")]
 
 
@@ -61,6 +64,8 @@ class Recall(Request, frozen=True, kw_only=True):
     max_tokens: MaxTokens = 0
     time_cue: TimeCue | None = None
     as_of: AsOf = None
+    tags: TagFilter = ()
+    metadata: MetadataFilter = msgspec.field(default_factory=dict)
     trace: Annotated[bool, Meta(description="Tell why each row is where it is: `match_reason`, `trace`.")] = False
     trace_refs: Annotated[
         list[str], Meta(max_length=20, description="Refs to tell about too, though they be left out.")
@@ -140,8 +145,9 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
     scope = scope_of(runtime, request, times)
     budget = Budget(request.full_content, runtime.settings.preview_chars, request.max_tokens)
     if not is_asked(request):
+        show = complete if request.full_content else whole
         shown = rows.kept(
-            ((row, whole(row)) for row in await newest(runtime, request, times)),
+            ((row, show(row)) for row in await newest(runtime, request, times)),
             request.limit,
             request.exclude_contents,
         )
@@ -240,13 +246,13 @@ def advisory(runtime: Runtime, channels: Channels) -> Advisory | UnsetType:
 
 
 async def _with_profiles(runtime: Runtime, asked: tuple[Recall, Scope], answered: Answered) -> Answered:
-    """The rows, and behind them profiles where there is room and the caller asks for no source and no stretch of time.
+    """The rows, and behind them profiles where there is room and the caller asks for no source, filter or stretch of time.
 
     What found nothing stays empty, and what had to be shortened is given no more.
     """
     request, scope = asked
     room = min(request.limit - len(answered.rows), runtime.settings.profile_rows_max)
-    if room <= 0 or not answered.rows or scope.source or scope.since or scope.until:
+    if room <= 0 or not answered.rows or scope.source or scope.is_filtered or scope.since or scope.until:
         return answered
     excluded = Excluded(request.exclude_contents)
     profiles = [row for row in await beside(runtime, scope, room) if not excluded.holds(row.content)]
@@ -265,6 +271,8 @@ def scope_of(runtime: Runtime, request: Recall, times: Times) -> Scope:
             since=since,
             until=until,
             known_by=times.as_of or "",
+            tags=asked_tags(request.tags),
+            metadata=asked_values(request.metadata),
         )
     )
 
@@ -302,18 +310,20 @@ def _times(runtime: Runtime, text: str) -> tuple[tuple[str, str], ...]:
 def _kept(found: Candidates, ranking: Ranking, request: Recall) -> list[Shown]:
     """The rows the caller does not have yet, best first, at most as many as asked for."""
     page = request.limit + len(request.exclude_contents)
-    return rows.kept(rows.read(found, ranking, page, is_traced=request.trace), request.limit, request.exclude_contents)
+    read = rows.read(found, ranking, page, is_traced=request.trace, is_complete=request.full_content)
+    return rows.kept(read, request.limit, request.exclude_contents)
 
 
 def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels:
     embedder = runtime.embedder
     newest = runtime.settings.vector_newest_rows
+    hides = "tags and metadata hide" if scope.is_filtered else "source_id hides"
     ran = f"ran: in the {newest} rows stored last" if newest else "ran"
     without = f"degraded: {embedder.reason}"
     return Channels(
         vectors=ran if vector else without if embedder.enabled else f"skipped: {embedder.failure}",
         words="ran",
-        episodes="ran" if scope.shows_episodes() else "skipped: source_id hides episodes",
+        episodes="ran" if scope.shows_episodes() else f"skipped: {hides} episodes",
         waiting=embedder.waiting,
     )
 

@@ -2,7 +2,8 @@
 
 import datetime as dt
 import json
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -10,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.blocks import Passage
 from memory_svc.domain.change import ChangeMemory, Forget, ForgetAgent, PutMemory, SetLock
+from memory_svc.domain.labels import tags_of
 from memory_svc.domain.memory import (
     TEXT_FIELD_CHARS_MAX,
     Kind,
@@ -30,14 +32,17 @@ from memory_svc.services.operation import Effect, Receipt, Request, Runtime, ope
 
 AHEAD_SECONDS_ALLOWED = 300
 FORMS_MIXED = (
-    "send content, id, source, timestamp, metadata and expires_at either at the top level or inside message, not both"
+    "send content, id, source, timestamp, metadata, tags and expires_at either at the top level or inside message,"
+    " not both"
 )
-FLAT_FIELDS = ("content", "id", "source", "timestamp", "metadata", "expires_at")
+FLAT_FIELDS = ("content", "id", "source", "timestamp", "metadata", "tags", "expires_at")
 
 AgentId = Annotated[str, Meta(max_length=1000, description="Whose memory it is.")]
 ProjectId = Annotated[str, Meta(max_length=1000, description='Project it belongs to; "" = shared by all.')]
 Channel = Annotated[str, Meta(max_length=1000, description='Channel it belongs to; "" = shared by all.')]
 MemoryId = Annotated[int, Meta(description="Number of the memory, as in `mem:<number>`.")]
+T = TypeVar("T")
+Tags = Annotated[tuple[str, ...], Meta(description="Labels by which reads may be filtered.")]
 ExpiresAt = Annotated[str, Meta(max_length=64, description="When to forget it for good, ISO-8601; never if left out.")]
 Owner = Annotated[str, Meta(max_length=1000, description="Refuse unless this agent owns it.")]
 
@@ -60,6 +65,7 @@ class Message(msgspec.Struct, frozen=True):
         Annotated[str, Meta(max_length=64, description="When, ISO-8601 with offset; now if left out.")] | None
     ) = None
     metadata: Annotated[dict[str, Any], Meta(description="Anything else, at most 8000 characters.")] | None = None
+    tags: Tags | None = None
     expires_at: ExpiresAt | None = None
 
 
@@ -81,6 +87,7 @@ class Store(Request, frozen=True, kw_only=True):
         UnsetType
     ) = UNSET
     metadata: Annotated[dict[str, Any], Meta(description="Anything else, at most 8000 characters.")] | UnsetType = UNSET
+    tags: Tags | UnsetType = UNSET
     expires_at: ExpiresAt | UnsetType = UNSET
     channel: Channel = ""
     project_id: ProjectId = ""
@@ -330,11 +337,12 @@ def _draft(runtime: Runtime, request: Store) -> _Draft:
         msg_id=message.id or "",
         content=content,
         source=source,
-        timestamp=_timestamp(runtime, message.timestamp or ""),
+        timestamp=_read(lambda: instant(message.timestamp or "", runtime.clock(), runtime.call.zone)),
         metadata=metadata,
         created_at=utc(runtime.clock()),
         locked=request.lock is True,
-        expires_at=_expiry(runtime, message.expires_at or ""),
+        expires_at=_read(lambda: expiry(message.expires_at or "", runtime.clock(), runtime.call.zone)),
+        tags=_read(lambda: tags_of(message.tags or ())),
     )
     return _Draft(memory, truncated, is_naive(message.timestamp or ""), request.agent_id is UNSET)
 
@@ -354,16 +362,10 @@ def _refuse_long(name: str, value: object) -> None:
         raise _Rejected(f"{name} too large ({chars} chars, max {TEXT_FIELD_CHARS_MAX})")
 
 
-def _timestamp(runtime: Runtime, text: str) -> str:
+def _read(field: Callable[[], T]) -> T:
+    """What a field says; one that cannot be read is an outcome here."""
     try:
-        return instant(text, runtime.clock(), runtime.call.zone)
-    except Invalid as problem:
-        raise _Rejected(problem.text) from problem
-
-
-def _expiry(runtime: Runtime, text: str) -> str:
-    try:
-        return expiry(text, runtime.clock(), runtime.call.zone)
+        return field()
     except Invalid as problem:
         raise _Rejected(problem.text) from problem
 

@@ -13,7 +13,7 @@ from memory_svc.domain.recall import fusion
 from memory_svc.domain.recall.exclude import Excluded
 from memory_svc.domain.recall.fusion import Fused
 from memory_svc.services.memory.ranking import Ranking
-from memory_svc.services.memory.shown import Confidence, MatchReason, Shown, shown_part, whole
+from memory_svc.services.memory.shown import Confidence, MatchReason, Shown, complete, shown_part, whole
 from memory_svc.storage.interface import Candidates
 
 SCORE_DIGITS = 4
@@ -21,8 +21,9 @@ HOURS_DIGITS = 1
 Read = tuple[Memory | Episode, Shown]
 
 
-def read(found: Candidates, ranking: Ranking, page: int, *, is_traced: bool) -> Iterator[Read]:
+def read(found: Candidates, ranking: Ranking, page: int, *, is_traced: bool, is_complete: bool) -> Iterator[Read]:
     """The rows, best first, as they are in the store and as they are shown; read by the page as they are asked for."""
+    show = complete if is_complete else whole
     order = fusion.ordered(ranking.scores, ranking.arms if is_traced else {})
     cosines = dict(zip(found.evidence.documents.tolist(), found.evidence.cosines.tolist(), strict=True))
     while batch := list(islice(order, page)):
@@ -31,7 +32,7 @@ def read(found: Candidates, ranking: Ranking, page: int, *, is_traced: bool) -> 
             row = rows.get(fused.ref)
             if isinstance(row, Memory | Episode):
                 cosine = _rounded(cosines[fused.ref.document], SCORE_DIGITS)
-                shown = whole(row)
+                shown = show(row)
                 if ranking.signal == "confidence":
                     shown = msgspec.structs.replace(shown, confidence=_confidence(fused, ranking, cosine))
                 if is_traced:

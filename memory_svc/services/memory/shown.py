@@ -49,6 +49,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: str | UnsetType = UNSET
     id: str | UnsetType = UNSET
     expires_at: str | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
     context_type: Literal["conversation"] | UnsetType = UNSET
     confidence: Confidence | UnsetType = UNSET
     match_reason: MatchReason | UnsetType = UNSET
@@ -86,6 +87,12 @@ def shown_part(ref: Ref, span: Span) -> Span:
     """Where a part of a row's content lies in what is shown of the row."""
     before = len(EPISODE_MARK) if ref.kind is Kind.EPISODE else 0
     return Span(span.start + before, span.stop + before)
+
+
+def complete(row: Memory | Episode) -> Shown:
+    """A row with its whole content and its tags."""
+    shown = whole(row)
+    return msgspec.structs.replace(shown, tags=list(row.tags)) if isinstance(row, Memory) and row.tags else shown
 
 
 def cut(row: Shown, chars: int) -> Shown:

@@ -6,6 +6,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from memory_svc.domain.labels import folded
 from memory_svc.domain.memory import Memory, digest, source_id_of
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import talk_of
@@ -16,7 +17,16 @@ from memory_svc.storage.sqlite.scope import older, where
 COLUMNS = (
     "memories.id, memories.agent, memories.project, memories.channel, memories.msg_id, memories.content, "
     "memories.source, memories.timestamp, memories.metadata, memories.created_at, memories.locked, memories.revision, "
-    "memories.expires_at"
+    "memories.expires_at, memories.tags"
+)
+
+WRITTEN = (
+    "agent, project, channel, msg_id, digest, content, source, source_id, timestamp, metadata, talk, created_at,"
+    " locked, revision, expires_at, tags"
+)
+PUT = (
+    f"INSERT INTO memories (id, {WRITTEN}) VALUES (?{', ?' * (WRITTEN.count(',') + 1)}) ON CONFLICT (id) DO UPDATE"
+    f" SET ({WRITTEN}) = (excluded.{WRITTEN.replace(', ', ', excluded.')})"
 )
 
 
@@ -36,6 +46,7 @@ def memory_of(row: Sequence[Any]) -> Memory:
         locked=bool(row[10]),
         revision=row[11],
         expires_at=row[12],
+        tags=tuple(msgspec.json.decode(row[13])),
     )
 
 
@@ -47,14 +58,7 @@ def select(connection: apsw.Connection, condition: str, values: Sequence[Any]) -
 def put(connection: apsw.Connection, memory: Memory) -> int:
     """Write a memory whole, by its id; id 0 = a new one. The id it has."""
     connection.execute(
-        "INSERT INTO memories (id, agent, project, channel, msg_id, digest, content, source, source_id, timestamp,"
-        " metadata, talk, created_at, locked, revision, expires_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (id) DO UPDATE SET (agent, project, channel, msg_id, digest, content, source, source_id,"
-        " timestamp, metadata, talk, created_at, locked, revision, expires_at) = (excluded.agent, excluded.project,"
-        " excluded.channel, excluded.msg_id, excluded.digest, excluded.content, excluded.source, excluded.source_id,"
-        " excluded.timestamp, excluded.metadata, excluded.talk, excluded.created_at, excluded.locked,"
-        " excluded.revision, excluded.expires_at)",
+        PUT,
         (
             memory.id or None,
             memory.agent,
@@ -72,9 +76,22 @@ def put(connection: apsw.Connection, memory: Memory) -> int:
             int(memory.locked),
             memory.revision,
             memory.expires_at,
+            msgspec.json.encode(memory.tags).decode(),
         ),
     )
-    return memory.id or connection.last_insert_rowid()
+    id = memory.id or connection.last_insert_rowid()
+    if memory.id:
+        untag(connection, id)
+    if memory.tags:
+        connection.executemany(
+            "INSERT INTO tags (tag, memory) VALUES (?, ?)", [(tag, id) for tag in {*map(folded, memory.tags)}]
+        )
+    return id
+
+
+def untag(connection: apsw.Connection, id: int) -> None:
+    """Let no tag find this memory."""
+    connection.execute("DELETE FROM tags WHERE memory = ?", (id,))
 
 
 def with_msg_id(connection: apsw.Connection, memory: Memory) -> list[Memory]:

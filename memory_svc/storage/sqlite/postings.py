@@ -45,7 +45,7 @@ SPEAKERS = _by_letter(s=1.0)
 class Corpus(NamedTuple):
     """What is searched: the codes of its terms, its rows, and the terms they and their windows hold on average.
 
-    is_timed: only rows of some time count, and those with the rarest words may all be of another.
+    is_narrow: only rows of some time, or some tags or metadata, count; those with the rarest words may all be others.
     """
 
     kind: Kind
@@ -53,7 +53,7 @@ class Corpus(NamedTuple):
     rows: int
     terms_mean: float
     window_mean: float
-    is_timed: bool = False
+    is_narrow: bool = False
 
 
 def corpus_of(connection: apsw.Connection, scope: Scope, kind: Kind) -> Corpus | None:
@@ -69,7 +69,9 @@ def corpus_of(connection: apsw.Connection, scope: Scope, kind: Kind) -> Corpus |
     if not rows:
         return None
     terms_mean, window_mean = (sum(each[column] for each in found) / rows for column in (2, 3))
-    return Corpus(kind, tuple(each[0] for each in found), rows, terms_mean, window_mean, scope.is_timed)
+    return Corpus(
+        kind, tuple(each[0] for each in found), rows, terms_mean, window_mean, scope.is_timed or scope.is_filtered
+    )
 
 
 def quoted(code: int, word: str) -> str:
@@ -121,7 +123,7 @@ def read_postings(connection: apsw.Connection, corpus: Corpus, asked: Sequence[s
 
 def _counts(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> list[int]:
     """In how many rows each word stands; [] where reading them costs no more than to count."""
-    if corpus.rows < LARGE_ROWS or len(corpus.codes) > 1 or corpus.is_timed:
+    if corpus.rows < LARGE_ROWS or len(corpus.codes) > 1 or corpus.is_narrow:
         return []
     statement = "SELECT count(*) FROM words WHERE words MATCH ?"
     return [next(connection.execute(statement, (quoted(corpus.codes[0], word),)))[0] for word in asked]

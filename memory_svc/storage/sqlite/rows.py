@@ -7,7 +7,7 @@ import apsw
 import msgspec
 
 from memory_svc.domain.change import Effect
-from memory_svc.domain.memory import Kind, Ref, Row, Vector
+from memory_svc.domain.memory import Kind, Memory, Ref, Row, Vector
 from memory_svc.domain.terms import embedded
 from memory_svc.storage.sqlite import calibrations, derived, episodes, indexing, memories, recalls
 
@@ -65,6 +65,8 @@ def write_row(connection: apsw.Connection, effect: Effect, vector: Vector | None
 def _erase(connection: apsw.Connection, ref: Ref, row: Row | None) -> None:
     if row:
         indexing.remove(connection, row)
+    if isinstance(row, Memory) and row.tags:
+        memories.untag(connection, row.id)
     connection.execute(f"DELETE FROM {TABLES[ref.kind].name} WHERE id = ?", (ref.id,))
     derived.remove(connection, ref.document)
     if ref.kind is Kind.MEMORY:

@@ -17,7 +17,7 @@ from memory_svc.domain.memory import Kind, Vector
 from memory_svc.domain.recall.fusion import Hits
 from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.storage.nearest import Matrix, View
-from memory_svc.storage.sqlite.scope import KNOWN, SAID
+from memory_svc.storage.sqlite.scope import KNOWN, SAID, Narrowed
 
 ALIVE = np.iinfo(np.int64).max
 FOLLOWED = (
@@ -197,6 +197,8 @@ class Resident:
         seen = (self._born[upto] <= now) & (self._died[upto] == ALIVE)
         if scope is None:
             return np.flatnonzero(seen)
+        if isinstance(scope, Narrowed):
+            return np.flatnonzero(seen & np.isin(self._documents[upto], scope.ids << 4 | Kind.MEMORY.code))
         if scope.agent is None:
             seen &= agents != self._names.get(CANARY_AGENT, -1)
         else:

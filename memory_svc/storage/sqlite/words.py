@@ -18,7 +18,7 @@ from memory_svc.storage.sqlite import bm25
 from memory_svc.storage.sqlite.bm25 import Floats, Integers
 from memory_svc.storage.sqlite.connection import numbers
 from memory_svc.storage.sqlite.postings import Corpus, corpus_of, read_postings
-from memory_svc.storage.sqlite.scope import where
+from memory_svc.storage.sqlite.scope import Narrowed, where
 from memory_svc.storage.sqlite.windows import Cells
 
 TABLES = {Kind.MEMORY: "memories", Kind.EPISODE: "episodes"}
@@ -135,6 +135,8 @@ def best_in_scope(
     ids, scores = scored
     if scope == Scope(agent=scope.agent):
         return bm25.best(scores, depth)
+    if isinstance(scope, Narrowed):
+        return bm25.best(np.where(np.isin(ids, scope.ids), scores, 0.0), depth)
     size = depth
     while True:
         top = bm25.best(scores, size)
