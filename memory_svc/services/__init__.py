@@ -1,7 +1,17 @@
 """What callers may ask, as Operations. `OPERATIONS` names them all, in the order of the docs."""
 
 from memory_svc.services import health, tools
-from memory_svc.services.memory import calibrate, contents, context, episodes, profiles, recall, reconstruct, remember
+from memory_svc.services.memory import (
+    calibrate,
+    contents,
+    context,
+    episodes,
+    lists,
+    profiles,
+    recall,
+    reconstruct,
+    remember,
+)
 
 OPERATIONS = (
     *remember.OPERATIONS,
@@ -10,6 +20,7 @@ OPERATIONS = (
     *reconstruct.OPERATIONS,
     *calibrate.OPERATIONS,
     *contents.OPERATIONS,
+    *lists.OPERATIONS,
     *episodes.OPERATIONS,
     *profiles.OPERATIONS,
     *health.OPERATIONS,

@@ -132,6 +132,14 @@ async def test_story_of_get_contents(call: Call) -> None:
     await call("store", agent_id="a", content="x" * 600)
     answer = await call("get_contents", agent_id="a", refs=["mem:1", "mem:9"])
     assert (len(answer["items"][0]["content"]), answer["missing"], answer["count"]) == (600, ["mem:9"], 1)
+    refs = [{"ref": "mem:1", "span": [590.0, 700]}, {"ref": "mem:1", "block": 0}, {"ref": "mem:1", "block": 1}]
+    answer = await call("get_contents", agent_id="a", refs=[*refs, "mem:1"])
+    assert [len(item["content"]) for item in answer["items"]] == [10, 600, 600]
+    first, second = (item["range"] for item in answer["items"][:2])
+    assert first == {"span": [590, 600], "content_len": 600, "revision": first["revision"]}
+    assert second == {"span": [0, 600], "content_len": 600, "revision": first["revision"], "block": [0, 0], "of": 1}
+    assert answer["unresolved"] == [{"ref": "mem:1", "reason": "block_out_of_range"}]
+    failed(await call("get_contents", agent_id="a", refs=[{"span": [0, 1]}]), "invalid", "refs[0].ref: is required")
 
 
 async def test_story_of_list_memories(call: Call) -> None:

@@ -1,283 +1,121 @@
-"""Reading rows whole, and listing them."""
+"""Reading rows whole, or parts of them."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
-from memory_svc.domain.labels import asked_tags, asked_values
 from memory_svc.domain.memory import Episode, Kind, Memory, Ref
+from memory_svc.domain.portion import Part, Portion, Reason, portion
 from memory_svc.domain.scope import Scope
-from memory_svc.domain.text import preview
 from memory_svc.errors import Invalid
-from memory_svc.services.memory.page import Cursor, next_cursor, position
-from memory_svc.services.memory.recall import MetadataFilter, ProjectFilter, TagFilter
 from memory_svc.services.memory.shown import Shown, complete
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 
 CONTENTS_BUDGET_CHARS = 40_000
-MEMORIES_BUDGET_CHARS = 1_000_000
-EPISODES_BUDGET_CHARS = 800_000
-CUT_CHARS = 500
-
-AgentFilter = Annotated[str, Meta(max_length=1000, description="Whose rows; left out = all you may read.")]
 
 
 class GetContents(Request, frozen=True, kw_only=True):
     """Which rows, by ref."""
 
     agent_id: Annotated[str, Meta(max_length=1000, description="Whose rows they are.")]
-    refs: Annotated[list[str], Meta(max_length=20, description="Refs such as mem:12 or ep:3.")]
+    refs: Annotated[list[str | Part], Meta(max_length=20, description="Refs such as mem:12 or ep:3.")]
 
 
 class Item(Shown, frozen=True, kw_only=True):
-    """A row, whole."""
+    """A row, whole; or a part of it, and which."""
 
     resolved: bool | UnsetType = UNSET
+    range: Portion | UnsetType = UNSET
+
+
+class Unresolved(msgspec.Struct, frozen=True):
+    """A part that cannot be given exactly, and why."""
+
+    ref: str
+    reason: Reason
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows found, in the order asked for; deferred = not given for want of budget, ask again for these."""
+    """What was found, in the order asked for; deferred = not given for want of budget, ask again for these."""
 
     items: list[Item]
     missing: list[str]
     count: int
-    deferred: list[str] | UnsetType = UNSET
-    budget_chars: int | UnsetType = UNSET
-
-
-class ListMemories(Request, frozen=True, kw_only=True):
-    """Which memories."""
-
-    agent_id: AgentFilter | UnsetType = UNSET
-    limit: Annotated[int, Meta(description="Rows at most; at most 500.")] = 100
-    cursor: Cursor = ""
-    project_id: ProjectFilter | UnsetType = UNSET
-    tags: TagFilter = ()
-    metadata: MetadataFilter = msgspec.field(default_factory=dict)
-
-
-class ListedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory in a list."""
-
-    id: int
-    agent_id: str
-    project_id: str
-    content: str
-    source: dict[str, Any] | str
-    timestamp: str
-    created_at: str
-    locked: bool
-    channel: str
-    expires_at: str | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
-    content_len: int | UnsetType = UNSET
-    content_truncated: bool | UnsetType = UNSET
-    ref: str | UnsetType = UNSET
-
-
-class Memories(msgspec.Struct, frozen=True, kw_only=True):
-    """Memories, newest first; next_cursor where there are more. budget_chars: contents were cut to keep to it."""
-
-    memories: list[ListedMemory]
-    count: int
-    next_cursor: str | UnsetType = UNSET
-    budget_chars: int | UnsetType = UNSET
-
-
-class ListEpisodes(Request, frozen=True, kw_only=True):
-    """Which episodes."""
-
-    agent_id: AgentFilter | UnsetType = UNSET
-    limit: Annotated[int, Meta(description="Rows at most; at most 200.")] = 50
-    cursor: Cursor = ""
-    project_id: ProjectFilter | UnsetType = UNSET
-
-
-class ListedEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """An episode in a list."""
-
-    id: int
-    agent_id: str
-    project_id: str
-    summary: str
-    keywords: str
-    start_time: str | None
-    end_time: str | None
-    created_at: str
-    summary_len: int | UnsetType = UNSET
-    summary_truncated: bool | UnsetType = UNSET
-    keywords_len: int | UnsetType = UNSET
-    keywords_truncated: bool | UnsetType = UNSET
-    ref: str | UnsetType = UNSET
-
-
-class Episodes(msgspec.Struct, frozen=True, kw_only=True):
-    """Episodes, newest first; next_cursor where there are more. budget_chars: texts were cut to keep to it."""
-
-    episodes: list[ListedEpisode]
-    count: int
-    next_cursor: str | UnsetType = UNSET
+    unresolved: list[Unresolved] | UnsetType = UNSET
+    deferred: list[str | Part] | UnsetType = UNSET
     budget_chars: int | UnsetType = UNSET
 
 
 @operation(needs=Permission.READ, effect=Effect.READ)
 async def get_contents(runtime: Runtime, request: GetContents) -> Contents:
-    """Read rows whole, by the refs that recall gave. Rows of others are `missing`."""
+    """Read rows whole, or parts of them, by the refs that recall gave. Rows of others are `missing`."""
     if not request.refs:
         raise Invalid("refs must be a non-empty list of 'mem:<id>' / 'ep:<id>' strings")
-    parsed = {text: Ref.parse(text) for text in request.refs}
-    scope = runtime.present(Scope(agent=request.agent_id))
-    memories = await runtime.storage.memories.get(scope, _ids(parsed.values(), Kind.MEMORY))
-    episodes = await runtime.storage.episodes.get(scope, _ids(parsed.values(), Kind.EPISODE))
-    rows: dict[Ref, Memory | Episode] = {Ref(Kind.MEMORY, id): row for id, row in memories.items()}
-    rows.update({Ref(Kind.EPISODE, id): row for id, row in episodes.items()})
+    asked = [Part(each) if isinstance(each, str) else each for each in request.refs]
+    rows = await _rows(runtime, request.agent_id, [ref for part in asked if (ref := Ref.parse(part.ref))])
     items: list[Item] = []
     missing: list[str] = []
+    unresolved: list[Unresolved] = []
     left = CONTENTS_BUDGET_CHARS
-    for at, text in enumerate(request.refs):
-        ref = parsed[text]
-        row = rows.get(ref) if ref else None
-        if row is None:
-            missing.append(text)
+    deferred: Sequence[str | Part] = ()
+    for at, part in enumerate(asked):
+        found = _found(rows, part)
+        if found is None:
+            missing.append(part.ref)
             continue
-        item = _item(row)
-        left -= _cost(item)
+        if isinstance(found, Unresolved):
+            unresolved.append(found)
+            continue
+        left -= _cost(found)
         if items and left < 0:
-            return _contents(items, missing, request.refs[at:])
-        items.append(item)
-    return _contents(items, missing, [])
-
-
-@operation(needs=Permission.READ, effect=Effect.READ)
-async def list_memories(runtime: Runtime, request: ListMemories) -> Memories:
-    """List memories, newest first."""
-    limit = max(0, min(request.limit, 500))
-    found = await runtime.storage.memories.page(_scope(runtime, request), limit + 1, position(request.cursor))
-    rows = found[:limit]
-    listed = [
-        ListedMemory(
-            id=row.id,
-            agent_id=row.agent,
-            project_id=row.project,
-            content=row.content,
-            source=row.source,
-            timestamp=row.timestamp,
-            created_at=row.created_at,
-            locked=row.locked,
-            channel=row.channel,
-            expires_at=row.expires_at or UNSET,
-            tags=list(row.tags) or UNSET,
-        )
-        for row in rows
-    ]
-    fits = list(_fits([len(row.content) for row in rows], MEMORIES_BUDGET_CHARS))
-    shown = [row if whole else _cut_memory(row) for row, whole in zip(listed, fits, strict=True)]
-    spent = any(row.content_truncated is True for row in shown)
-    return Memories(
-        memories=shown,
-        count=len(shown),
-        next_cursor=next_cursor(found, limit),
-        budget_chars=MEMORIES_BUDGET_CHARS if spent else UNSET,
+            deferred = request.refs[at:]
+            break
+        items.append(found)
+    return Contents(
+        items=items,
+        missing=missing,
+        count=len(items),
+        unresolved=unresolved or UNSET,
+        deferred=list(deferred) or UNSET,
+        budget_chars=CONTENTS_BUDGET_CHARS if deferred else UNSET,
     )
 
 
-@operation(needs=Permission.READ, effect=Effect.READ)
-async def list_episodes(runtime: Runtime, request: ListEpisodes) -> Episodes:
-    """List episodes, newest first."""
-    limit = max(0, min(request.limit, 200))
-    found = await runtime.storage.episodes.page(_scope(runtime, request), limit + 1, position(request.cursor))
-    rows = found[:limit]
-    listed = [
-        ListedEpisode(
-            id=row.id,
-            agent_id=row.agent,
-            project_id=row.project,
-            summary=row.summary,
-            keywords=row.keywords,
-            start_time=row.start_time or None,
-            end_time=row.end_time or None,
-            created_at=row.created_at,
-        )
-        for row in rows
-    ]
-    fits = list(_fits([len(row.summary) + len(row.keywords) for row in rows], EPISODES_BUDGET_CHARS))
-    shown = [row if whole else _cut_episode(row) for row, whole in zip(listed, fits, strict=True)]
-    spent = any(row.ref is not UNSET for row in shown)
-    return Episodes(
-        episodes=shown,
-        count=len(shown),
-        next_cursor=next_cursor(found, limit),
-        budget_chars=EPISODES_BUDGET_CHARS if spent else UNSET,
-    )
+OPERATIONS = (get_contents,)
 
 
-OPERATIONS = (get_contents, list_memories, list_episodes)
+async def _rows(runtime: Runtime, agent: str, refs: Sequence[Ref]) -> dict[Ref, Memory | Episode]:
+    scope = runtime.present(Scope(agent=agent))
+    ids = {kind: [ref.id for ref in refs if ref.kind is kind] for kind in (Kind.MEMORY, Kind.EPISODE)}
+    memories = await runtime.storage.memories.get(scope, ids[Kind.MEMORY])
+    episodes = await runtime.storage.episodes.get(scope, ids[Kind.EPISODE])
+    rows: dict[Ref, Memory | Episode] = {Ref(Kind.MEMORY, id): row for id, row in memories.items()}
+    rows.update({Ref(Kind.EPISODE, id): row for id, row in episodes.items()})
+    return rows
 
 
-def _ids(refs: Any, kind: Kind) -> list[int]:
-    return [ref.id for ref in refs if ref and ref.kind is kind]
-
-
-def _item(row: Memory | Episode) -> Item:
+def _found(rows: Mapping[Ref, Memory | Episode], part: Part) -> Item | Unresolved | None:
+    """What is given of a row, or why that part is not; None = there is no such row."""
+    ref = Ref.parse(part.ref)
+    row = rows.get(ref) if ref else None
+    if row is None:
+        return None
     resolved = row.resolved if isinstance(row, Episode) else UNSET
-    return Item(**msgspec.structs.asdict(complete(row)), resolved=resolved)
+    item = Item(**msgspec.structs.asdict(complete(row)), resolved=resolved)
+    if part.is_whole:
+        return item
+    text = row.content if isinstance(row, Memory) else row.summary
+    given = portion(text, part)
+    if not isinstance(given, Portion):
+        return Unresolved(part.ref, given)
+    return msgspec.structs.replace(item, content=text[slice(*given.span)], range=given)
 
 
 def _cost(item: Item) -> int:
     """Characters of a row in the answer: its texts as they are, other fields as JSON."""
     fields: dict[str, Any] = msgspec.to_builtins(item)
     return sum(len(value) if isinstance(value, str) else len(json.dumps(value)) for value in fields.values())
-
-
-def _contents(items: list[Item], missing: list[str], deferred: Sequence[str]) -> Contents:
-    return Contents(
-        items=items,
-        missing=missing,
-        count=len(items),
-        deferred=list(deferred) if deferred else UNSET,
-        budget_chars=CONTENTS_BUDGET_CHARS if deferred else UNSET,
-    )
-
-
-def _scope(runtime: Runtime, request: ListMemories | ListEpisodes) -> Scope:
-    return runtime.present(
-        Scope(
-            agent=None if request.agent_id is UNSET else request.agent_id,
-            project=None if request.project_id is UNSET else request.project_id,
-            tags=asked_tags(request.tags) if isinstance(request, ListMemories) else (),
-            metadata=asked_values(request.metadata) if isinstance(request, ListMemories) else (),
-        )
-    )
-
-
-def _fits(sizes: Sequence[int], budget: int) -> Iterator[bool]:
-    """For each row from the front, whether it is still given whole. The first always is."""
-    spent = 0
-    for at, size in enumerate(sizes):
-        spent += size
-        yield at == 0 or spent <= budget
-
-
-def _cut_memory(row: ListedMemory) -> ListedMemory:
-    if len(row.content) <= CUT_CHARS:
-        return row
-    return msgspec.structs.replace(
-        row,
-        content=preview(row.content, CUT_CHARS),
-        content_len=len(row.content),
-        content_truncated=True,
-        ref=str(Ref(Kind.MEMORY, row.id)),
-    )
-
-
-def _cut_episode(row: ListedEpisode) -> ListedEpisode:
-    cut: dict[str, Any] = {}
-    for field in ("summary", "keywords"):
-        text: str = getattr(row, field)
-        if len(text) > CUT_CHARS:
-            cut |= {field: preview(text, CUT_CHARS), f"{field}_len": len(text), f"{field}_truncated": True}
-    return msgspec.structs.replace(row, **cut, ref=str(Ref(Kind.EPISODE, row.id))) if cut else row

@@ -182,3 +182,78 @@ async def test_tools_are_found_by_what_they_do(house: House, query: str, found: 
     assert all(tool["input_schema"]["type"] == "object" for tool in answer["tools"])
     assert (await house.call("find_tools", limit=100))["count"] == len(house.catalogue.operations)
     assert (await house.call("find_tools", query="zzzz"))["tools"] == []
+
+
+LONG = "".join(f"Sentence number {number} of the text. " for number in range(60)).strip()
+
+
+async def test_parts_of_rows_are_given_in_the_order_asked_for(house: House) -> None:
+    await house.call("store", agent_id="a", content=LONG, tags=["red"])
+    await house.call("archive_episode", agent_id="a", summary="It went well.", resolved=True)
+    refs = [{"ref": "mem:1", "span": [9, 17]}, "mem:1", {"ref": "ep:1", "span": [3, 99]}, {"ref": "mem:1", "block": 1}]
+    answer = await house.call("get_contents", agent_id="a", refs=[*refs, {"ref": "mem:1"}])
+    assert [item["ref"] for item in answer["items"]] == ["mem:1", "mem:1", "ep:1", "mem:1", "mem:1"]
+    first, whole, episode, block, same = answer["items"]
+    assert (first["content"], first["range"]["span"], first["tags"]) == ("number 0", (9, 17), ["red"])
+    assert whole == same
+    assert (whole["content"], "range" in whole) == (LONG, False)
+    assert (episode["content"], episode["range"]["span"], episode["resolved"]) == ("went well.", (3, 13), True)
+    span = block["range"]["span"]
+    assert block["content"] == LONG[slice(*span)]
+    assert (block["range"]["block"], block["range"]["of"], block["range"]["content_len"]) == ((1, 1), 3, len(LONG))
+    assert (answer["count"], answer["missing"], "unresolved" in answer) == (5, [], False)
+
+
+async def test_a_part_that_cannot_be_given_exactly_is_unresolved_and_never_widened(house: House) -> None:
+    await house.call("store", agent_id="a", content=LONG)
+    await house.call("store", agent_id="b", content=LONG)
+    asked = {
+        "invalid_range": {"span": [5, 5]},
+        "span_out_of_range": {"span": [9_000, 9_001]},
+        "block_out_of_range": {"block": [0, 3]},
+        "no_current_nodes": {"node": 0},
+        "stale_revision": {"span": [0, 5], "revision": "0123456789abcdef"},
+    }
+    refs = [{"ref": "mem:1", **part} for part in asked.values()]
+    answer = await house.call("get_contents", agent_id="a", refs=[*refs, {"ref": "mem:2", "span": [0, 5]}, "mem:1"])
+    assert answer["unresolved"] == [{"ref": "mem:1", "reason": reason} for reason in asked]
+    assert (answer["missing"], answer["count"]) == (["mem:2"], 1)
+
+
+async def test_a_revision_holds_as_long_as_the_text_does(house: House) -> None:
+    await house.call("store", agent_id="a", content=LONG)
+    part = {"ref": "mem:1", "span": [0, 8]}
+    revision = (await house.call("get_contents", agent_id="a", refs=[part]))["items"][0]["range"]["revision"]
+    await house.call("lock_memory", memory_id=1)
+    asked = [{**part, "revision": revision}]
+    assert (await house.call("get_contents", agent_id="a", refs=asked))["items"][0]["content"] == "Sentence"
+    await house.call("unlock_memory", memory_id=1)
+    await house.call("update_memory", memory_id=1, content="Another text.")
+    assert (await house.call("get_contents", agent_id="a", refs=asked))["unresolved"][0]["reason"] == "stale_revision"
+
+
+async def test_only_the_part_counts_for_the_budget_and_what_is_deferred_is_named_as_it_was_asked_for(
+    house: House,
+) -> None:
+    for number in range(3):
+        await house.call("store", agent_id="a", content=f"{number} " + "x" * 15_990)
+    parts = [{"ref": f"mem:{id}", "span": [0, 100]} for id in (1, 2, 3)]
+    assert "deferred" not in await house.call("get_contents", agent_id="a", refs=[*parts, "mem:1"])
+    answer = await house.call("get_contents", agent_id="a", refs=["mem:1", "mem:2", {"ref": "mem:3", "block": [0, 19]}])
+    assert (answer["count"], answer["deferred"]) == (2, [{"ref": "mem:3", "block": [0, 19]}])
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"span": [0, 5]}, r"^refs\[0\]\.ref: is required"),
+        ({"ref": "mem:1", "spam": [0, 5]}, r"^refs\[0\]: .*spam"),
+        ({"ref": "mem:1", "span": "0-5"}, r"^refs\[0\]\.span: "),
+        ({"ref": "mem:1", "block": "2"}, r"^refs\[0\]\.block: "),
+    ],
+)
+async def test_a_part_that_cannot_be_read_is_refused_by_its_place(
+    house: House, part: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(Invalid, match=problem):
+        await house.call("get_contents", agent_id="a", refs=[part])
