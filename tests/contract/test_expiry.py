@@ -11,6 +11,7 @@ from memory_svc.domain.scope import Scope
 from memory_svc.errors import Conflict, NotFound
 from memory_svc.storage.interface import Query, Storage
 from memory_svc.storage.sqlite.engine import SqliteStorage
+from memory_svc.storage.sqlite.scope import ANY_OVER, settled
 from tests.support.corpus import NOW, candidates, memory, put, vector, write
 
 OVER, LATER = "2026-02-28T23:59:59.999999+00:00", "2026-03-02T00:00:00+00:00"
@@ -105,11 +106,11 @@ async def test_a_replayed_journal_carries_the_expiry(storage: Storage, tmp_path:
     await copy.close()
 
 
-async def test_whether_anything_is_over_is_read_off_an_index(storage: Storage, tmp_path: Path) -> None:
+async def test_an_arm_asks_nothing_of_its_rows_while_no_memory_is_over(storage: Storage, tmp_path: Path) -> None:
     await storage.apply(write(*(PutMemory(memory(f"needle {at}", expires_at=LATER)) for at in range(5))))
     connection = apsw.Connection(str(tmp_path / "memory.db"))
-    plan = "EXPLAIN QUERY PLAN SELECT 1 FROM memories WHERE expires_at <> '' AND expires_at <= ? LIMIT 1"
-    assert "USING COVERING INDEX memories_by_expiry" in str(connection.execute(plan, (NOW,)).fetchall())
+    assert settled(connection, PRESENT) == Scope(agent="a")
+    assert settled(connection, Scope(agent="a", now=LATER)) == Scope(agent="a", now=LATER)
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {ANY_OVER}", (NOW,)).fetchall()
+    assert "USING COVERING INDEX memories_by_expiry" in str(plan)
     connection.close()
-    found = await candidates(storage, PRESENT, Query(("needle",), None, 5))
-    assert len(found.words) == 5

@@ -41,10 +41,15 @@ AgentId = Annotated[str, Meta(max_length=1000, description="Whose memory it is."
 ProjectId = Annotated[str, Meta(max_length=1000, description='Project it belongs to; "" = shared by all.')]
 Channel = Annotated[str, Meta(max_length=1000, description='Channel it belongs to; "" = shared by all.')]
 MemoryId = Annotated[int, Meta(description="Number of the memory, as in `mem:<number>`.")]
-T = TypeVar("T")
+Content = Annotated[str, Meta(description="The fact, as a sentence that can be understood alone.")]
+OwnId = Annotated[str, Meta(max_length=1000, description="Your own id; one already stored is skipped.")]
+SaidBy = Annotated[dict[str, Any] | str, Meta(description="Who said it: {type, id, name}.")]
+SaidAt = Annotated[str, Meta(max_length=64, description="When, ISO-8601 with offset; now if left out.")]
+Metadata = Annotated[dict[str, Any], Meta(description="Anything else, at most 8000 characters.")]
 Tags = Annotated[tuple[str, ...], Meta(description="Labels by which reads may be filtered.")]
 ExpiresAt = Annotated[str, Meta(max_length=64, description="When to forget it for good, ISO-8601; never if left out.")]
 Owner = Annotated[str, Meta(max_length=1000, description="Refuse unless this agent owns it.")]
+T = TypeVar("T")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -58,13 +63,11 @@ class Source(msgspec.Struct, frozen=True):
 class Message(msgspec.Struct, frozen=True):
     """A fact and where it comes from."""
 
-    content: Annotated[str, Meta(description="The fact, as a sentence that can be understood alone.")] | None = None
-    id: Annotated[str, Meta(max_length=1000, description="Your own id; one already stored is skipped.")] | None = None
-    source: Annotated[dict[str, Any] | str, Meta(description="Who said it: {type, id, name}.")] | None = None
-    timestamp: (
-        Annotated[str, Meta(max_length=64, description="When, ISO-8601 with offset; now if left out.")] | None
-    ) = None
-    metadata: Annotated[dict[str, Any], Meta(description="Anything else, at most 8000 characters.")] | None = None
+    content: Content | None = None
+    id: OwnId | None = None
+    source: SaidBy | None = None
+    timestamp: SaidAt | None = None
+    metadata: Metadata | None = None
     tags: Tags | None = None
     expires_at: ExpiresAt | None = None
 
@@ -73,20 +76,14 @@ class Store(Request, frozen=True, kw_only=True):
     """Either `message`, or its fields at the top level."""
 
     agent_id: AgentId | UnsetType = UNSET
-    content: Annotated[str, Meta(description="The fact, as a sentence that can be understood alone.")] | UnsetType = (
-        UNSET
-    )
+    content: Content | UnsetType = UNSET
     message: Annotated[Message, Meta(description="The same fields in an object, in place of the flat form.")] | (
         UnsetType
     ) = UNSET
-    id: Annotated[str, Meta(max_length=1000, description="Your own id; one already stored is skipped.")] | UnsetType = (
-        UNSET
-    )
-    source: Annotated[dict[str, Any] | str, Meta(description="Who said it: {type, id, name}.")] | UnsetType = UNSET
-    timestamp: Annotated[str, Meta(max_length=64, description="When, ISO-8601 with offset; now if left out.")] | (
-        UnsetType
-    ) = UNSET
-    metadata: Annotated[dict[str, Any], Meta(description="Anything else, at most 8000 characters.")] | UnsetType = UNSET
+    id: OwnId | UnsetType = UNSET
+    source: SaidBy | UnsetType = UNSET
+    timestamp: SaidAt | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
     tags: Tags | UnsetType = UNSET
     expires_at: ExpiresAt | UnsetType = UNSET
     channel: Channel = ""
