@@ -246,7 +246,7 @@ def advisory(runtime: Runtime, channels: Channels) -> Advisory | UnsetType:
 
 
 async def _with_profiles(runtime: Runtime, asked: tuple[Recall, Scope], answered: Answered) -> Answered:
-    """The rows, and behind them profiles where there is room and the caller asks for no source, filter or stretch of time.
+    """The rows, and behind them profiles where there is room and no source, filter or time narrows the search.
 
     What found nothing stays empty, and what had to be shortened is given no more.
     """
