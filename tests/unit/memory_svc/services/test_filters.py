@@ -126,3 +126,12 @@ def holds(row: dict[str, Any], tags: list[str], metadata: dict[str, Any]) -> boo
         key in held and held[key] == value and isinstance(held[key], bool) is isinstance(value, bool)
         for key, value in metadata.items()
     )
+
+
+async def test_no_profile_stands_behind_the_rows_of_a_filter(storage: Storage, settings: Settings) -> None:
+    house = House(storage, msgspec.structs.replace(settings, profile_scope_rows_min=0))
+    await house.call("update_profile", agent_id="a", profile="likes tea")
+    await house.call("store", agent_id="a", content="needle", tags=["red"])
+    for filters, count in (({}, 2), ({"tags": ["red"]}, 1)):
+        assert len((await house.call("recall", agent_id="a", query="needle", **filters))["messages"]) == count
+    await house.embedder.close()
