@@ -11,7 +11,7 @@ from memory_svc.domain.canary import CONTENTS, NOT_FOUND, PROBES, ROWS, Examined
 from memory_svc.domain.memory import Kind, Ref
 from memory_svc.domain.scope import CANARY_AGENT
 from memory_svc.observe import Metrics
-from memory_svc.services.memory.contents import list_memories
+from memory_svc.services.memory.lists import list_memories
 from memory_svc.services.memory.recall import recall
 from memory_svc.services.memory.remember import store
 from memory_svc.services.operation import Call, Runtime, read

@@ -210,7 +210,11 @@ class Resident:
             numbers = [number for name, number in self._names.items() if name.startswith(scope.source)]
             is_episode = self._documents[upto] & 15 == Kind.EPISODE.code
             seen &= np.where(is_episode, scope.shows_episodes(), np.isin(sources, numbers))
-        said, known, over = self._instants[:, upto]
+        return np.flatnonzero(self._timely(scope, seen))
+
+    def _timely(self, scope: Scope, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of these slots those that lie in the times of the scope."""
+        said, known, over = self._instants[:, : self._count]
         if scope.since:
             seen &= said >= microseconds(scope.since)
         if scope.until:
@@ -219,7 +223,7 @@ class Resident:
             seen &= known <= microseconds(scope.known_by)
         if scope.now:
             seen &= over > microseconds(scope.now)
-        return np.flatnonzero(seen)
+        return seen
 
     def _newest(self, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
         """Of these slots those of the rows stored last, so many of them; 0 = all."""
