@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from memory_svc.domain.blocks import BLANKS, SENTENCE_END
 from memory_svc.domain.memory import digest
-from memory_svc.domain.recall.excerpt import BLANKS, SENTENCE_END
 
 BLOCK_CHARS_MAX = 800
 REVISION_CHARS = 16

@@ -79,8 +79,8 @@ def some_scope(dice: random.Random) -> Scope:
         until=dice.choice(("", "", *INSTANTS)),
         known_by=dice.choice(("", "", *INSTANTS)),
         now=dice.choice(("", *EXPIRIES, NOW)),
-        tags=tuple(map(folded, dice.sample(TAGS, dice.choice((0, 0, 0, 1, 2))))),
-        metadata=tuple(dice.sample(VALUES, dice.choice((0, 0, 0, 1, 2)))),
+        tags=tuple(map(folded, dice.sample(TAGS, dice.choice((0, 0, 0, 0, 0, 0, 1, 2))))),
+        metadata=tuple(dice.sample(VALUES, dice.choice((0, 0, 0, 0, 0, 0, 1, 2)))),
     )
 
 
