@@ -13,8 +13,9 @@ from memory_svc.domain.memory import Kind, Ref
 from memory_svc.domain.scope import Scope
 from memory_svc.storage.interface import Query, Storage
 from memory_svc.storage.sqlite.engine import SqliteStorage
+from tests.contract.test_blocks import blocks
 from tests.contract.test_scope import arms, same
-from tests.support.corpus import candidates, memory, put, vector, write
+from tests.support.corpus import NOW, candidates, memory, put, vector, write
 
 ROWS_COUNT, TAGGED = 3_000, (7, 700, 1400, 2100, 2999)
 NUMBERS = st.sampled_from((0, 1, 1.0, -0.0, 2**53, 2**63, -(2**70), 1e300))
@@ -87,3 +88,17 @@ async def test_tags_stay_with_a_row_that_changes_and_go_with_one_that_goes(stora
 async def test_a_filter_hides_episodes_and_profiles(storage: Storage) -> None:
     scope = Scope(agent="a", tags=("red",))
     assert (await storage.episodes.page(scope, 9), await storage.profiles.of(scope)) == ([], [])
+
+
+async def test_a_row_of_several_blocks_is_filtered_and_hidden_with_all_of_them(storage: Storage) -> None:
+    later = "2026-03-02T00:00:00+00:00"
+    for number, fields in enumerate(({"tags": ("red",)}, {"expires_at": later}, {})):
+        await storage.apply(put(f"needle {number}", **fields), {0: blocks(f"first {number}", "near")})
+    for scope, expected in (
+        (Scope(tags=("red",)), [1]),
+        (Scope(now=NOW), [1, 2, 3]),
+        (Scope(now=later), [1, 3]),
+        (Scope(tags=("red",), now=later), [1]),
+    ):
+        found = await candidates(storage, scope, Query((), vector("near"), 9))
+        assert [hit.ref.id for hit in found.vectors] == expected
