@@ -3,6 +3,7 @@
 import msgspec
 
 from memory_svc.domain.labels import Scalar
+from memory_svc.domain.memory import Kind
 
 # Rows of it only show whether recall works: whoever names it sees them, nobody else does.
 CANARY_AGENT = "_canary"
@@ -20,6 +21,7 @@ class Scope(msgspec.Struct, frozen=True):
     `""` = open.
     tags, metadata: memories that carry all of these tags, folded, and in their metadata these values under these keys,
     as `domain.labels` reads them. Episodes have neither, so that either hides them.
+    kinds: of the rows that are searched; () = all.
     now: memories whose time is over by then are hidden; `""` = none is hidden.
     """
 
@@ -33,6 +35,12 @@ class Scope(msgspec.Struct, frozen=True):
     now: str = ""
     tags: tuple[str, ...] = ()
     metadata: tuple[tuple[str, Scalar], ...] = ()
+    kinds: tuple[Kind, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds every row of its agent, of the kinds that it shows."""
+        return self == Scope(agent=self.agent, kinds=self.kinds)
 
     @property
     def is_timed(self) -> bool:
@@ -52,9 +60,11 @@ class Scope(msgspec.Struct, frozen=True):
         """The channel names a read may see, or None for all of them."""
         return (self.channel, "") if self.channel else None
 
-    def shows_episodes(self) -> bool:
-        """Whether episodes are visible: tags and metadata hide them, a source unless a channel is named too."""
-        return not self.is_filtered and (not self.source or bool(self.channel))
+    def shows(self, kind: Kind) -> bool:
+        """Whether rows of a kind are visible: tags and metadata hide episodes, a source unless a channel is named."""
+        if self.kinds and kind not in self.kinds:
+            return False
+        return kind is not Kind.EPISODE or (not self.is_filtered and (not self.source or bool(self.channel)))
 
     def admits(self, agent: str, project: str) -> bool:
         """Whether a row of this agent and project lies in the scope (channel, source and times aside)."""

@@ -12,6 +12,7 @@ from memory_svc.domain.recall.time_cue import TimeCue
 from memory_svc.errors import Invalid
 from memory_svc.services.memory.recall import (
     AsOf,
+    Include,
     MaxTokens,
     MetadataFilter,
     ProjectFilter,
@@ -58,6 +59,7 @@ class RecallWithContext(Request, frozen=True, kw_only=True):
     as_of: AsOf = None
     tags: TagFilter = ()
     metadata: MetadataFilter = msgspec.field(default_factory=dict)
+    include: Include = ()
 
 
 class FilterOnly(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Recall: the memories and episodes that speak to a query, or nothing where none does."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from memory_svc.domain.access.principal import Permission
 from memory_svc.domain.labels import asked_tags, asked_values
-from memory_svc.domain.memory import Kind, Memory, Ref, Vector, utc
+from memory_svc.domain.memory import Episode, Kind, Memory, Ref, Vector, utc
 from memory_svc.domain.recall import gate, time_cue
 from memory_svc.domain.recall.exclude import Excluded
 from memory_svc.domain.recall.gate import Verdict
@@ -32,6 +32,7 @@ ARM_DEPTH_MIN = 100
 QUERY_CHARS_MAX = 20_000
 SCORE_DIGITS = 4
 T = TypeVar("T")
+KINDS: Mapping[str, Kind] = {"memories": Kind.MEMORY, "episodes": Kind.EPISODE}
 
 ProjectFilter = Annotated[
     str, Meta(max_length=1000, description='"X" = X and what is shared, "" = shared only; left out = all projects.')
@@ -42,6 +43,9 @@ MaxTokens = Annotated[
 ]
 TagFilter = Annotated[tuple[str, ...], Meta(description="Only memories that carry all of these tags.")]
 MetadataFilter = Annotated[dict[str, Any], Meta(description="Only memories whose metadata holds these values.")]
+Include = Annotated[
+    tuple[Literal["memories", "episodes"], ...], Meta(description="Kinds of rows to answer with; left out = all.")
+]
 AsOf = Annotated[str | None, Meta(description="Only what was stored by then: ISO-8601, a date to its end.")]
 
 
@@ -66,6 +70,7 @@ class Recall(Request, frozen=True, kw_only=True):
     as_of: AsOf = None
     tags: TagFilter = ()
     metadata: MetadataFilter = msgspec.field(default_factory=dict)
+    include: Include = ()
     trace: Annotated[bool, Meta(description="Tell why each row is where it is: `match_reason`, `trace`.")] = False
     trace_refs: Annotated[
         list[str], Meta(max_length=20, description="Refs to tell about too, though they be left out.")
@@ -181,9 +186,12 @@ def is_asked(request: Recall) -> bool:
     return bool(query_words(request.query[:QUERY_CHARS_MAX]))
 
 
-async def newest(runtime: Runtime, request: Recall, times: Times) -> list[Memory]:
-    """The newest memories of the scope, newest first: what is answered where nothing is asked."""
-    return await runtime.storage.memories.page(scope_of(runtime, request, times), _depth(request))
+async def newest(runtime: Runtime, request: Recall, times: Times) -> Sequence[Memory | Episode]:
+    """The newest memories of the scope, newest first: what is answered where nothing is asked; else episodes."""
+    scope = scope_of(runtime, request, times)
+    if scope.shows(Kind.MEMORY):
+        return await runtime.storage.memories.page(scope, _depth(request))
+    return await runtime.storage.episodes.page(scope, _depth(request)) if scope.shows(Kind.EPISODE) else []
 
 
 async def search(
@@ -273,6 +281,7 @@ def scope_of(runtime: Runtime, request: Recall, times: Times) -> Scope:
             known_by=times.as_of or "",
             tags=asked_tags(request.tags),
             metadata=asked_values(request.metadata),
+            kinds=tuple(KINDS[each] for each in request.include),
         )
     )
 
@@ -317,15 +326,21 @@ def _kept(found: Candidates, ranking: Ranking, request: Recall) -> list[Shown]:
 def _channels(runtime: Runtime, scope: Scope, vector: Vector | None) -> Channels:
     embedder = runtime.embedder
     newest = runtime.settings.vector_newest_rows
-    hides = "tags and metadata hide" if scope.is_filtered else "source_id hides"
     ran = f"ran: in the {newest} rows stored last" if newest else "ran"
     without = f"degraded: {embedder.reason}"
     return Channels(
         vectors=ran if vector else without if embedder.enabled else f"skipped: {embedder.failure}",
-        words="ran",
-        episodes="ran" if scope.shows_episodes() else f"skipped: {hides} episodes",
+        words="ran" if scope.shows(Kind.MEMORY) else "skipped: include leaves memories out",
+        episodes="ran" if scope.shows(Kind.EPISODE) else f"skipped: {_hider(scope)}",
         waiting=embedder.waiting,
     )
+
+
+def _hider(scope: Scope) -> str:
+    """What hides episodes."""
+    if scope.kinds and Kind.EPISODE not in scope.kinds:
+        return "include leaves episodes out"
+    return f"{'tags and metadata hide' if scope.is_filtered else 'source_id hides'} episodes"
 
 
 def _answer(runtime: Runtime, asked_for: tuple[Recall, Times], answered: Answered, channels: Channels) -> Recalled:

@@ -39,10 +39,13 @@ from memory_svc.services.memory.recall import (
     QUERY_CHARS_MAX,
     AsOf,
     Channels,
+    Include,
+    MetadataFilter,
     ProjectFilter,
     Recall,
     Searched,
     Silence,
+    TagFilter,
     advisory,
     is_asked,
     newest,
@@ -87,6 +90,9 @@ class Reconstruct(Request, frozen=True, kw_only=True):
     source_id: Annotated[str, Meta(max_length=1000, description="Only sources whose id begins so.")] = ""
     time_cue: TimeCue | None = None
     as_of: AsOf = None
+    tags: TagFilter = ()
+    metadata: MetadataFilter = msgspec.field(default_factory=dict)
+    include: Include = ()
     trace: Annotated[bool, Meta(description="Tell where each quote comes from and why it is there: `trace`.")] = False
 
 
@@ -213,7 +219,7 @@ def _recall(request: Reconstruct) -> Recall:
 
 def _ranked(found: Candidates, ranking: Ranking, settings: Settings, top_k: int) -> list[Memory | Episode]:
     """The best rows, best first, down to the gap at which an answer ends, where that is set."""
-    best = [row for row, _ in islice(rows.read(found, ranking, top_k, is_traced=False), top_k)]
+    best = [row for row, _ in islice(rows.read(found, ranking, top_k, is_traced=False, is_complete=False), top_k)]
     return best[: before_gap(found, settings, ranking, [ref_of(row) for row in best])]
 
 

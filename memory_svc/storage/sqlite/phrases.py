@@ -91,7 +91,7 @@ def _in_any_order(corpus: Corpus, found: Sequence[str]) -> str:
 def _verbatim(connection: apsw.Connection, scope: Scope, kind: Kind, way: tuple[str, int]) -> Iterator[int]:
     """The newest documents of the scope that an FTS5 query finds, so many at most."""
     expression, count_max = way
-    if scope == Scope(agent=scope.agent):
+    if scope.is_whole:
         return (row[0] for row in connection.execute(VERBATIM, way))
     condition, values = where(scope, TABLES[kind], has_source=kind is Kind.MEMORY)
     statement = VERBATIM_IN_SCOPE.format(table=TABLES[kind], condition=condition)

@@ -58,7 +58,7 @@ class Corpus(NamedTuple):
 
 def corpus_of(connection: apsw.Connection, scope: Scope, kind: Kind) -> Corpus | None:
     """What a query in the scope searches; None where there is nothing."""
-    if kind is Kind.EPISODE and not scope.shows_episodes():
+    if not scope.shows(kind):
         return None
     statement = "SELECT code, rows, terms, windows FROM corpora WHERE kind = ?"
     if scope.agent is None:

@@ -209,7 +209,9 @@ class Resident:
         if scope.source:
             numbers = [number for name, number in self._names.items() if name.startswith(scope.source)]
             is_episode = self._documents[upto] & 15 == Kind.EPISODE.code
-            seen &= np.where(is_episode, scope.shows_episodes(), np.isin(sources, numbers))
+            seen &= np.where(is_episode, scope.shows(Kind.EPISODE), np.isin(sources, numbers))
+        if scope.kinds:
+            seen &= np.isin(self._documents[upto] & 15, [kind.code for kind in scope.kinds])
         return np.flatnonzero(self._timely(scope, seen))
 
     def _timely(self, scope: Scope, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:

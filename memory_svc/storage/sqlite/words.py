@@ -133,7 +133,7 @@ def best_in_scope(
 ) -> Integers:
     """The places of the best of these rows that lie in the scope, best first. The agent is in the terms already."""
     ids, scores = scored
-    if scope == Scope(agent=scope.agent):
+    if scope.is_whole:
         return bm25.best(scores, depth)
     if isinstance(scope, Narrowed):
         return bm25.best(np.where(np.isin(ids, scope.ids), scores, 0.0), depth)

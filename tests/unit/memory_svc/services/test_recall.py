@@ -1,9 +1,15 @@
 """What recall answers, with and without vectors."""
 
+from typing import get_args
+
+import msgspec
 import pytest
 
+from memory_svc.domain.recall.fusion import Mode
 from memory_svc.errors import Invalid
 from memory_svc.services.operation import Call
+from memory_svc.settings import Settings
+from memory_svc.storage.interface import Storage
 from tests.conftest import House
 
 FACTS = ("the deploy runs on friday", "apples grow on trees", "the database is called harbour")
@@ -162,6 +168,29 @@ async def test_a_source_is_a_literal_prefix_and_hides_episodes_unless_a_channel_
     assert await seen(source_id="discord:1") == {"fact 0"}
     assert await seen(source_id="discord%") == {"fact 3"}
     assert await seen(source_id="slack", channel="c") == {"fact 2", "[Episode] fact of an episode"}
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+@pytest.mark.parametrize("query", ["The harbour opens at six.", "harbour", '"opens at six"', "arbou", ""])
+async def test_what_is_not_included_is_no_candidate(
+    storage: Storage, settings: Settings, mode: Mode, query: str
+) -> None:
+    house = House(storage, msgspec.structs.replace(settings, recall_mode=mode, gate=False))
+    await house.call("store", agent_id="a", content="The harbour opens at six.")
+    await house.call("archive_episode", agent_id="a", summary="The harbour opens at six, they said.")
+    for include, ref, left_out in ((["memories"], "mem:1", "episodes"), (["episodes"], "ep:1", "words")):
+        answer = await house.call("recall", agent_id="a", query=query, include=include)
+        assert [row["ref"] for row in answer["messages"]] == [ref]
+        if query:
+            assert answer["channels"][left_out].startswith("skipped: include leaves")
+    both = await house.call("recall", agent_id="a", query="harbour", include=["memories", "episodes"])
+    assert {row["ref"] for row in both["messages"]} == {"mem:1", "ep:1"}
+    await house.embedder.close()
+
+
+async def test_a_kind_that_there_is_not_is_refused_by_name(house: House) -> None:
+    with pytest.raises(Invalid, match="include"):
+        await house.call("recall", agent_id="a", query="harbour", include=["dreams"])
 
 
 async def test_scope_acts_before_the_ranking(house: House) -> None:
