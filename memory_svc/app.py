@@ -82,11 +82,15 @@ async def assembled(settings: Settings) -> AsyncIterator[Parts]:
 def open_storage(settings: Settings) -> Storage:
     """The engine that the settings choose, open.
 
-    Raises Unavailable when it cannot be opened.
+    Raises Unavailable when it cannot be opened, or another host has it open.
     """
     from memory_svc.storage.sqlite.engine import SqliteStorage
+    from memory_svc.storage.sqlite.host import refuse_shared, tenant
 
-    return SqliteStorage(Path(settings.data_dir) / DATABASE)
+    path = Path(settings.data_dir) / DATABASE
+    if not settings.allow_shared_files:
+        refuse_shared(path)
+    return SqliteStorage(path, tenant(settings.lease_host, settings.lease_seconds))
 
 
 def _now() -> dt.datetime:

@@ -229,6 +229,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             description="Pause between two rounds of the canary, which asks for rows that are known; 0 = none.",
         ),
     ] = 0.0
+    lease_seconds: Annotated[
+        float, Meta(ge=1, le=3600, description="Silence after which another host may take the database over.")
+    ] = 20.0
+    lease_host: Annotated[
+        str, Meta(description="What tells this host from others on one database; empty = its kernel's boot id.")
+    ] = ""
+    allow_shared_files: Annotated[
+        bool,
+        Meta(description="Open a database on a network or shared file system (NFS, SMB, 9p, virtiofs, FUSE, …)."),
+    ] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity that is logged.")
     ] = "info"

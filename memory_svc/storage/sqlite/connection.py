@@ -19,6 +19,7 @@ from memory_svc.storage.sqlite.turn import file_errors, turn
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
+Check = Callable[[apsw.Connection], None]
 BUSY_MILLISECONDS = 10_000
 TURN_SECONDS_MAX = 10.0
 GROUP_WRITES_MAX = 256
@@ -167,8 +168,10 @@ class _Job:
 class Writer:
     """The one writer of a process. What waits together commits together; a refused write is rolled back alone."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Check) -> None:
+        """check: raises Unavailable, inside the transaction of each group, when this process may not write."""
         self._path = path
+        self._check = check
         self._connection = open_connection(path)
         self._file = FileIdentity(path)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="write")
@@ -199,7 +202,8 @@ class Writer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._alone, work)
 
     def _alone(self, work: Callable[[], T]) -> T:
-        with turn(self._path, TURN_SECONDS_MAX):
+        with turn(self._path, TURN_SECONDS_MAX), engine_errors():
+            self._check(self._connection)
             return work()
 
     def close(self) -> None:
@@ -239,6 +243,7 @@ class Writer:
                 self._file.check()
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
+                    self._check(self._connection)
                     answers = [self._write_one(job) for job in group]
                     self._connection.execute("COMMIT")
                 finally:

@@ -14,16 +14,16 @@ from memory_svc.storage.sqlite.connection import (
     TURN_SECONDS_MAX,
     Readers,
     Writer,
-    engine_errors,
 )
 from memory_svc.storage.sqlite.derived import Derived
 from memory_svc.storage.sqlite.episodes import Episodes, Profiles
+from memory_svc.storage.sqlite.host import Tenant, tenant
 from memory_svc.storage.sqlite.journal import Journal
+from memory_svc.storage.sqlite.lease import Lease
 from memory_svc.storage.sqlite.memories import Memories
 from memory_svc.storage.sqlite.recalls import Recalls
 from memory_svc.storage.sqlite.schema import bring_up
 from memory_svc.storage.sqlite.search import Search
-from memory_svc.storage.sqlite.turn import turn
 from memory_svc.storage.sqlite.upkeep import Upkeep
 from memory_svc.storage.sqlite.vectors import Resident
 
@@ -34,16 +34,16 @@ WRITE_SECONDS_MAX = 30.0
 class SqliteStorage:
     """Storage in one SQLite file. Several processes of one host may open it at once."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the file, making it and its schema when absent.
+    def __init__(self, path: Path, by: Tenant | None = None) -> None:
+        """Open the file, making it and its schema when absent. by: who opens it; left out, this host.
 
-        Raises Unavailable when it cannot be opened, is not a database, or has a newer schema; and when it has an older
-        one and there is no room to copy or to change it.
+        Raises Unavailable when it cannot be opened, is not a database, or has a newer schema; when another host has it
+        open; and when it has an older schema and there is no room to copy or to change it.
         """
-        with turn(path, TURN_SECONDS_MAX), engine_errors():
-            bring_up(path)
+        self._lease = Lease(path, by or tenant(), TURN_SECONDS_MAX)
+        self._lease.take(lambda: bring_up(path))
         self._readers = Readers(path, READERS)
-        self._writer = Writer(path)
+        self._writer = Writer(path, self._lease.guard)
         self.memories = Memories(self._readers)
         self.episodes = Episodes(self._readers)
         self.profiles = Profiles(self._readers)
@@ -72,6 +72,7 @@ class SqliteStorage:
 
     async def ping(self) -> None:
         """Raise Unavailable unless the engine answers."""
+        self._lease.check()
         await self._readers.ping()
 
     async def close(self) -> None:
@@ -84,3 +85,4 @@ class SqliteStorage:
         self._writer.close()
         self._readers.close()
         self.upkeep.close()
+        self._lease.release()
