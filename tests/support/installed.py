@@ -1,4 +1,4 @@
-"""What is installed at first use: clients of others in locked versions, kept in .cache, and programs of Debian."""
+"""What is installed at first use: programs of others in locked versions, kept in .cache, and programs of Debian."""
 
 import contextlib
 import fcntl
@@ -31,9 +31,9 @@ def node_modules() -> Path:
     return folder / "node_modules"
 
 
-def environment_of(name: str) -> Path:
+def environment_of(name: str, locks: Path = LOCKS) -> Path:
     """The folder of a Python environment of its own with what stands in `<name>.txt`."""
-    lock = LOCKS / f"{name}.txt"
+    lock = locks / f"{name}.txt"
     with folder_for(name, [lock]) as (folder, is_new):
         if is_new:
             run([sys.executable, "-m", "venv", str(folder)], ROOT)
@@ -72,8 +72,14 @@ def found(program: str) -> str:
 
 def run(command: list[str], folder: Path) -> None:
     """Run it to its end; an error tells what it printed."""
+    output_of(command, folder)
+
+
+def output_of(command: list[str], folder: Path = ROOT) -> str:
+    """What it printed when it has run to its end; an error tells that too."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX)
     assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
+    return done.stdout
 
 
 def debian(program: str, package: str) -> str:
