@@ -1,10 +1,10 @@
 """`memory-svc serve`: MCP and HTTP on one port; with --stdio a session on standard input and output beside it."""
 
 import argparse
-import asyncio
 import functools
 
 from memory_svc import app
+from memory_svc.cli import loop
 from memory_svc.observe import configure_logging
 from memory_svc.settings import Settings, environment, load
 from memory_svc.transports.auth import token_for
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = load(environment())
     configure_logging(settings.log_level)
-    asyncio.run(_serve(settings, stdio=arguments.stdio))
+    loop.run(_serve(settings, stdio=arguments.stdio))
     return 0
 
 

@@ -1,9 +1,9 @@
 """`memory-svc stdio`: MCP on standard input and output, over the same store."""
 
 import argparse
-import asyncio
 
 from memory_svc import app
+from memory_svc.cli import loop
 from memory_svc.observe import configure_logging
 from memory_svc.settings import Settings, environment, load
 from memory_svc.transports.mcp import Mcp
@@ -17,7 +17,7 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - every verb take
     """
     settings = load(environment())
     configure_logging(settings.log_level)
-    asyncio.run(_serve(settings))
+    loop.run(_serve(settings))
     return 0
 
 

@@ -94,7 +94,7 @@ class View:
         cosines = self.cosines(slots, query)
         found = documents[slots]
         order = np.lexsort((found, -cosines))[:depth]
-        return [(int(found[at]), float(cosines[at])) for at in order]
+        return list(zip(found[order].tolist(), cosines[order].tolist(), strict=True))
 
     def cosines(self, slots: Slots, query: Floats) -> NDArray[np.float64]:
         """The cosine of each of these rows, in double precision and each row by itself.

@@ -1,6 +1,11 @@
 """HTTP parsed in C, with a bound on what a request may send before anything comes of it."""
 
+import asyncio
+from typing import cast
+
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from memory_svc.transports.joined import Joined
 
 HEAD_BYTES_MAX = 65_536
 TOO_LARGE = f"The head of the request, or what follows its last chunk, is longer than {HEAD_BYTES_MAX} bytes"
@@ -13,6 +18,15 @@ class BoundedHeads(HttpToolsProtocol):
     """
 
     _pending_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin; each answer is to leave in one piece."""
+        super().connection_made(cast(asyncio.Transport, Joined(transport, self.loop)))
+
+    def on_response_complete(self) -> None:
+        """Send the answer."""
+        cast(Joined, self.transport).flush()
+        super().on_response_complete()
 
     def data_received(self, data: bytes) -> None:
         """Parse what came."""

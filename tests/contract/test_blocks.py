@@ -234,8 +234,12 @@ async def test_a_snapshot_sees_the_blocks_of_its_moment_whatever_others_have_rea
 
     def near(connection: apsw.Connection, seed: str) -> dict[int, float]:
         found = resident.nearest(connection, Scope(agent="a"), vector(seed), 10)
-        documents = [FIRST.document, changed.document]
-        assert resident.cosines(connection, vector(seed), documents) == pytest.approx(dict(found))
+        documents = np.array([FIRST.document, changed.document])
+        cosines = resident.cosines(connection, vector(seed), documents).tolist()
+        known = {
+            document: cosine for document, cosine in zip(documents.tolist(), cosines, strict=True) if cosine == cosine
+        }
+        assert known == pytest.approx(dict(found))
         return {document: round(score, 6) for document, score in found}
 
     near(latest, "one")

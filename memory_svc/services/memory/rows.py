@@ -25,18 +25,18 @@ def read(found: Candidates, ranking: Ranking, page: int, *, is_traced: bool, is_
     """The rows, best first, as they are in the store and as they are shown; read by the page as they are asked for."""
     show = complete if is_complete else whole
     order = fusion.ordered(ranking.scores, ranking.arms if is_traced else {})
-    cosines = dict(zip(found.evidence.documents.tolist(), found.evidence.cosines.tolist(), strict=True))
     while batch := list(islice(order, page)):
         rows = found.rows([fused.ref for fused in batch])
         for fused in batch:
             row = rows.get(fused.ref)
             if isinstance(row, Memory | Episode):
-                cosine = _rounded(cosines[fused.ref.document], SCORE_DIGITS)
                 shown = show(row)
                 if ranking.signal == "confidence":
-                    shown = msgspec.structs.replace(shown, confidence=_confidence(fused, ranking, cosine))
+                    confidence = _confidence(fused, ranking, _cosine(found, fused))
+                    shown = msgspec.structs.replace(shown, confidence=confidence)
                 if is_traced:
-                    shown = msgspec.structs.replace(shown, match_reason=_reason(fused, ranking, cosine))
+                    reason = _reason(fused, ranking, _cosine(found, fused))
+                    shown = msgspec.structs.replace(shown, match_reason=reason)
                 yield row, shown
 
 
@@ -81,6 +81,11 @@ def _confidence(fused: Fused, ranking: Ranking, cosine: float | UnsetType) -> Co
         age_hours=_rounded(told["age_hours"], HOURS_DIGITS),
         resolved=True if told["resolved"] else UNSET,
     )
+
+
+def _cosine(found: Candidates, fused: Fused) -> float | UnsetType:
+    place = int(found.evidence.documents.searchsorted(fused.ref.document))
+    return _rounded(float(found.evidence.cosines[place]), SCORE_DIGITS)
 
 
 def _rounded(value: float, digits: int) -> float | UnsetType:

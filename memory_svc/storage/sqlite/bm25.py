@@ -5,6 +5,7 @@ a term before it saturates). The idf is the one that never falls below zero, log
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -54,14 +55,14 @@ def idf(frequencies: Integers | int, rows: int) -> Floats:
     return np.log1p((rows - frequencies + 0.5) / (frequencies + 0.5))
 
 
-def weights(frequencies: Integers, rows: int, pairs: Sequence[bool]) -> Floats:
-    """What each term counts: its idf, and of a pair of characters the square of it over the largest there is.
+def weight(frequency: int, rows: int, is_pair: bool) -> float:
+    """What a term counts: its idf, and of a pair of characters the square of it over the largest there is.
 
     A pair is a piece of a word, and those of the words that join others (です, した) are in too many rows to tell
     anything; the square does for them what a list of words to leave out does for words between blanks.
     """
-    told = idf(frequencies, rows)
-    return np.where(pairs, told * told / idf(1, rows), told)
+    told = math.log1p((rows - frequency + 0.5) / (frequency + 0.5))
+    return told * told / math.log1p((rows - 0.5) / 1.5) if is_pair else told
 
 
 def field_scores(
@@ -77,15 +78,15 @@ def window_scores(postings: Postings, places: Integers, norms: Floats, pairs: Se
     """The score of each window.
 
     places: where the window of each posting's row stands among the windows, which are as many as the norms; then those
-    of the rows before and after it, where there are any. Behind the end = there is none. pairs: see `weights`.
+    of the rows before and after it, where there are any. Behind the end = there is none. pairs: see `weight`.
     """
     count = len(norms)
     scores = np.zeros(count)
     for inside, is_pair in zip(postings.slices(len(pairs)), pairs, strict=True):
         bodies = postings.bodies[inside]
         found = np.bincount(places[:, inside].ravel(), np.tile(bodies, len(places)), count + 1)[:count]
-        weight = float(weights(np.array([np.count_nonzero(found)]), rows, [is_pair])[0])
-        scores += weight * (K1 + 1.0) * found / (found + norms)
+        told = weight(int(np.count_nonzero(found)), rows, is_pair)
+        scores += told * (K1 + 1.0) * found / (found + norms)
     return scores
 
 
@@ -110,6 +111,14 @@ def places_in(universe: Integers, ids: Integers) -> Integers:
     table = np.empty(spread, np.int32)
     table[universe - first] = np.arange(len(universe), dtype=np.int32)
     return table[ids - first].astype(np.int64)
+
+
+def places_found(universe: Integers, ids: Integers) -> Integers:
+    """Where those of these numbers stand that are in the universe, which is in order."""
+    places = universe.searchsorted(ids)
+    inside = places < len(universe)
+    places = places[inside]
+    return np.asarray(places[universe[places] == ids[inside]])
 
 
 def best(scores: Floats, count: int) -> Integers:

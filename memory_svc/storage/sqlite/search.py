@@ -63,7 +63,7 @@ class Search:
         tells = _tells(memory_words if memory_words.rows_count else episode_words)
         pieces = _pieces(connection, scope, query, memory_words)
         verbatim = [document for hits in (pieces, quoted) for document, _ in hits]
-        documents = np.unique(
+        documents = bm25.distinct(
             np.concatenate([np.array([*also, *verbatim], np.int64), memory_words.documents, episode_words.documents])
         )
         columns = _word_columns(documents, (memory_words, _beside(memory_words, episode_words, tells)))
@@ -106,12 +106,10 @@ class Search:
 
     def _cosines(self, connection: apsw.Connection, query: Query, documents: Integers, near: Hits) -> Floats:
         """Of each row, NaN where it has no vector."""
-        cosines = np.full(len(documents), np.nan)
-        if query.vector:
-            known = dict(near)
-            others = [document for document in documents.tolist() if document not in known]
-            known |= self._resident.cosines(connection, query.vector, others) if others else {}
-            cosines[np.searchsorted(documents, list(known))] = list(known.values())
+        cosines = _column(documents, near, np.nan)
+        others = np.isnan(cosines)
+        if query.vector and others.any():
+            cosines[others] = self._resident.cosines(connection, query.vector, documents[others])
         return cosines
 
 
@@ -201,18 +199,20 @@ def _named(held: Held, tells: Mapping[str, float], names: Sequence[str]) -> Flag
     return np.equal(held & bits, bits) if bits else np.zeros(len(held), np.bool_)
 
 
-def _column(documents: Integers, hits: Hits) -> Floats:
-    column = np.zeros(len(documents))
+def _column(documents: Integers, hits: Hits, else_: float = 0.0) -> Floats:
+    column = np.full(len(documents), else_)
     if hits:
         found, scores = zip(*hits, strict=True)
-        column[np.searchsorted(documents, found)] = scores
+        column[documents.searchsorted(found)] = scores
     return column
 
 
 def _dated(connection: apsw.Connection, documents: Integers, times: Sequence[tuple[str, str]]) -> Flags:
     """Which of these rows lie in one of the stretches of time."""
+    if not times:
+        return np.zeros(len(documents), np.bool_)
     found: list[int] = []
-    for kind, statement in INSTANTS.items() if times else ():
+    for kind, statement in INSTANTS.items():
         ids = numbers((documents[documents & 15 == kind.code] >> 4).tolist())
         for id, instant in connection.execute(statement, (ids,)):
             if any(start <= instant < end for start, end in times):

@@ -5,6 +5,7 @@ several rows there, one a block: all of one birth and one death, and of the docu
 """
 
 import datetime as dt
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -66,22 +67,23 @@ class Resident:
         past._read(connection, vector.fingerprint, len(query), changed)
         return sorted(found + past._all(scope, query), key=lambda each: (-each[1], each[0]))[:depth]
 
-    def cosines(self, connection: apsw.Connection, vector: Vector, documents: Sequence[int]) -> dict[int, float]:
-        """The cosine of each of these rows that has a vector, as the connection's snapshot has it."""
+    def cosines(self, connection: apsw.Connection, vector: Vector, documents: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The cosine of each of these rows, in ascending order, as the snapshot has it; NaN = it has no vector."""
         query = np.frombuffer(vector.values, dtype="<f4")
         with self._lock:
             now = self._follow(connection, vector.fingerprint, len(query))
-            slots = np.array([self._slots.get(document, -1) for document in documents], np.intp)
+            slots = np.fromiter(map(self._slots.get, documents.tolist(), itertools.repeat(-1)), np.intp, len(documents))
             known = (slots >= 0) & (self._born[slots] <= now)
-            held = np.array(documents, np.int64)[known]
-            counts = [self._blocks.get(document, 1) for document in held.tolist()] if self._blocks else None
+            held = documents[known].tolist() if self._blocks else ()
+            counts = [self._blocks.get(document, 1) for document in held] if self._blocks else None
             view, is_ahead = self._matrix.view(), now < self._number
-        found = dict(zip(held.tolist(), _greatest(view, slots[known], counts, query).tolist(), strict=True))
-        unknown = [document for document in documents if document not in found]
-        if is_ahead and unknown:
+        found = np.full(len(documents), np.nan)
+        found[known] = _greatest(view, slots[known], counts, query)
+        if is_ahead and not known.all():
             past = Resident()
-            past._read(connection, vector.fingerprint, len(query), unknown)
-            found |= past._all(None, query)
+            past._read(connection, vector.fingerprint, len(query), documents[~known].tolist())
+            for document, cosine in past._all(None, query):
+                found[documents.searchsorted(document)] = cosine
         return found
 
     def nearest_blocks(self, connection: apsw.Connection, vector: Vector, documents: Sequence[int]) -> dict[int, int]:

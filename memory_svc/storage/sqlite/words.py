@@ -101,9 +101,8 @@ def windowed(connection: apsw.Connection, scope: Scope, kind: Kind, asked: Asked
     speaker = np.zeros(len(ids), np.bool_)
     fields[own], held[own], speaker[own] = arm.fields, arm.held(), arm.speaker()
     tops = [best_in_scope(connection, scope, kind, (ids, scores), asked.depth) for scores in (fields, windows)]
-    also = [document >> 4 for document in asked.also if document & 15 == kind.code]
-    known = np.flatnonzero(np.isin(ids, np.array(also))) if also else NO_PLACES
-    chosen = bm25.distinct(np.concatenate([*tops, known]))
+    also = np.array([document >> 4 for document in asked.also if document & 15 == kind.code], np.int64)
+    chosen = bm25.distinct(np.concatenate([*tops, bm25.places_found(ids, also)]))
     return Found(
         documents=ids[chosen] << 4 | kind.code,
         fields=_scaled(fields, tops[0])[chosen],
@@ -170,7 +169,8 @@ class Arm:
         self._own = self._cells.of(self.ids)
         lengths = self._own["terms"].astype(np.int64)
         self._pairs = [is_unspaced(word) for word in self.words]
-        weights = bm25.weights(self.frequencies, corpus.rows, self._pairs)
+        counted = zip(self.frequencies.tolist(), self._pairs, strict=True)
+        weights = np.array([bm25.weight(count, corpus.rows, is_pair) for count, is_pair in counted])
         self.fields = bm25.field_scores(self._postings, self._places, lengths, corpus.terms_mean, weights)
 
     def held(self) -> NDArray[np.uint64]:

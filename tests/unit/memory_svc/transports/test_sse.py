@@ -127,12 +127,14 @@ def test_a_connection_is_counted_as_long_as_it_is_open(client: httpx2.Client) ->
         lines = client.get("/metrics").text.splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith('memory_sessions{wire="mcp-sse"}'))
 
-    before = sessions()
+    while sessions():  # those of clients that have left a moment ago
+        time.sleep(0.01)
     with client.stream("GET", "/sse") as stream:
-        assert next(stream.iter_lines()) == "event: endpoint"
-        while sessions() <= before:
+        lines = stream.iter_lines()  # held: without it the stream is closed at once
+        assert next(lines) == "event: endpoint"
+        while sessions() != 1:
             time.sleep(0.01)
-    while sessions() > before:
+    while sessions():
         time.sleep(0.01)
 
 
