@@ -34,6 +34,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     allowed_origins: Annotated[
         str, Meta(description="Origins of web pages that may call, separated by commas, besides loopback ones.")
     ] = ""
+    path_prefix: Annotated[
+        str,
+        Meta(
+            pattern=r"^(?!/v1$)(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*\Z",
+            description="Path beneath which a proxy publishes this server, such as `/memory`; it may be left out of a"
+            " request.",
+        ),
+    ] = ""
     cors_origins: Annotated[
         str,
         Meta(description="Origins of web pages that may call and read the answers, separated by commas; empty = none."),

@@ -78,8 +78,6 @@ class Guard:
             principal = OWNER if is_health or self._open else authenticate(self._authorization(headers), self._token)
             body = b"" if is_health else await self._body(headers, receive)
         except Problem as problem:
-            if isinstance(problem, TooLarge) and not _header(headers, b"expect"):
-                await _drain(receive)
             self._metrics.refused(problem.kind)
             await _refuse(problem, request_id, scope["path"], answer)
             return
@@ -146,9 +144,9 @@ class Guard:
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
         """The whole body; None when the client left before its end."""
-        declared = _header(headers, b"content-length")
+        declared, waits = _header(headers, b"content-length"), bool(_header(headers, b"expect"))
         if declared.isdigit() and int(declared) > self._body_bytes_max:
-            raise self._too_large()
+            raise await self._too_large(receive, more=not waits)
         body, more = bytearray(), True
         while more:
             message = await receive()
@@ -157,10 +155,13 @@ class Guard:
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > self._body_bytes_max:
-                raise self._too_large()
+                raise await self._too_large(receive, more=more and not waits)
         return bytes(body)
 
-    def _too_large(self) -> TooLarge:
+    async def _too_large(self, receive: Receive, *, more: bool) -> TooLarge:
+        """What tells it, once the rest was read where more of the body comes."""
+        if more:
+            await _drain(receive)
         return TooLarge(
             f"The body is larger than {self._body_bytes_max} bytes; send less at once, or raise MEMORY_BODY_BYTES_MAX",
             limit_bytes=self._body_bytes_max,

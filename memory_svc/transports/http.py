@@ -19,6 +19,7 @@ from memory_svc.transports.guard import MCP_PATH, App, Guard
 from memory_svc.transports.handing import telling, with_user
 from memory_svc.transports.mcp import Mcp
 from memory_svc.transports.openapi import openapi
+from memory_svc.transports.prefix import beneath
 from memory_svc.transports.rest import call_route
 from memory_svc.transports.sse import sse_routes
 
@@ -32,7 +33,7 @@ Ready = Callable[[], Awaitable[str | None]]
 Background = contextlib.AbstractAsyncContextManager[Any]
 
 
-def build_app(mcp: Mcp, settings: Settings, token: str, ready: Ready, background: Sequence[Background] = ()) -> Guard:
+def build_app(mcp: Mcp, settings: Settings, token: str, ready: Ready, background: Sequence[Background] = ()) -> App:
     """The ASGI app of the whole server.
 
     `ready` gives None, or the reason why calls cannot be answered now. The contexts of `background` are entered in
@@ -61,7 +62,7 @@ def build_app(mcp: Mcp, settings: Settings, token: str, ready: Ready, background
             _mcp_route(manager),
             *sse_routes(mcp, settings),
             call_route(catalogue, settings),
-            _document_route(catalogue),
+            _document_route(catalogue, settings),
             _metrics_route(catalogue),
             *_health_routes(ready, started),
         ],
@@ -73,7 +74,7 @@ def build_app(mcp: Mcp, settings: Settings, token: str, ready: Ready, background
         debug=False,
         pdb_on_exception=False,
     )
-    return Guard(cast("App", app), settings, token, catalogue.runtime.metrics)
+    return beneath(settings.path_prefix, Guard(cast("App", app), settings, token, catalogue.runtime.metrics))
 
 
 def _mcp_route(manager: StreamableHTTPSessionManager) -> "ASGIRouteHandler":
@@ -86,8 +87,8 @@ def _mcp_route(manager: StreamableHTTPSessionManager) -> "ASGIRouteHandler":
     return mcp_route
 
 
-def _document_route(catalogue: Catalogue) -> "HTTPRouteHandler":
-    document = msgspec.json.encode(openapi(catalogue))
+def _document_route(catalogue: Catalogue, settings: Settings) -> "HTTPRouteHandler":
+    document = msgspec.json.encode(openapi(catalogue, settings.path_prefix))
 
     @get("/openapi.json")
     async def document_route() -> Response[bytes]:

@@ -19,8 +19,8 @@ HEADERS = (
 )
 
 
-def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
-    """The whole document, as plain values ready for JSON."""
+def openapi(operations: Iterable[Operation], prefix: str = "") -> dict[str, Any]:
+    """The whole document, as plain values ready for JSON. prefix: the path beneath which all its paths are."""
     found = tuple(operations)
     results = {each.result for each in found}
     shapes, named = msgspec.json.schema_components(
@@ -30,6 +30,7 @@ def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "agent-memory", "version": version("agent-memory"), "description": "A memory for AI agents."},
+        "servers": [{"url": prefix or "/"}],
         "security": [{"bearer": []}],
         "paths": {f"/v1/{each.name}": {"post": _post(each, shape_of[each.result])} for each in found},
         "components": {

@@ -106,12 +106,17 @@ class Calls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        counted = int(scope["type"] == "http" and (scope["method"] == "POST" or scope["path"].rstrip("/") == SSE_PATH))
+        counted = int(scope["type"] == "http" and (scope["method"] == "POST" or _is_sse(scope["path"])))
         self.under_way += counted
         try:
             await self._app(scope, receive, send)
         finally:
             self.under_way -= counted
+
+
+def _is_sse(path: str) -> bool:
+    """Whether a path is that of SSE, beneath whatever prefix."""
+    return path.rstrip("/").endswith(SSE_PATH)
 
 
 class Serving(uvicorn.Server):

@@ -39,7 +39,7 @@ def sse_routes(mcp: Mcp, settings: Settings) -> "tuple[ASGIRouteHandler, ...]":
         asked = parse_qs(fields["query_string"].decode("latin-1"))
         session = mcp.session(caller_of(fields).principal, "mcp-sse", asked.get(TOOLS_PARAMETER, [""])[-1])
         # The SDK puts the path under which an app is mounted before that of the messages.
-        fields["root_path"] = ""
+        fields["root_path"] = settings.path_prefix
         async with transport.connect_sse(with_user(fields), cast("Any", receive), cast("Any", send)) as (read, write):
             await _serve(mcp, session, read, write)
 

@@ -196,6 +196,21 @@ def test_a_body_that_hides_its_length_is_counted_while_it_comes(declared: str) -
     assert asked.seen is None
 
 
+def test_of_a_body_that_came_whole_no_more_is_waited_for() -> None:
+    asked, waited = Asked(), []
+    messages: list[Message] = [{"type": "http.request", "body": b"a" * 1001, "more_body": False}]
+
+    async def receive() -> Message:
+        waited.append(not messages)
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    headers = [(b"host", b"localhost"), (b"authorization", BEARER.encode())]
+    scope = {"type": "http", "method": "POST", "path": "/v1/add", "headers": headers}
+    guard = Guard(asked.app, settings_for(body_bytes_max=1000), TOKEN, Metrics())
+    asyncio.run(guard(scope, receive, asked.send))
+    assert (asked.status, waited) == (413, [False])
+
+
 def test_a_client_that_leaves_before_its_body_ends_gets_no_answer_and_is_no_fault() -> None:
     asked = Asked()
 
