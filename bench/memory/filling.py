@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.memory.corpus import AGENT
-from bench.memory.stub import FINGERPRINT, of_text
+from bench.memory.stub import DIMENSIONS, FINGERPRINT, of_text
 from bench.memory.wires import Call
 from memory_svc.app import DATABASE
 from memory_svc.domain.change import PutMemory, Write
@@ -34,9 +34,9 @@ def instant(number: int) -> str:
     return utc(BEGIN + dt.timedelta(minutes=10 * number))
 
 
-def packed(text: str) -> bytes:
+def packed(text: str, dimensions: int = DIMENSIONS) -> bytes:
     """A text's vector, little-endian float32, of length 1."""
-    vector = np.array(of_text(text))
+    vector = np.array(of_text(text, dimensions))
     unit: NDArray[np.float32] = (vector / np.linalg.norm(vector)).astype("<f4")
     return unit.tobytes()
 
@@ -46,13 +46,13 @@ def store_arguments(text: str, number: int) -> dict[str, Any]:
     return {"agent_id": AGENT, "message": {"content": text, "source": SOURCE, "timestamp": instant(number)}}
 
 
-async def fill_ours(folder: Path, texts: Iterable[str]) -> None:
+async def fill_ours(folder: Path, texts: Iterable[str], dimensions: int = DIMENSIONS) -> None:
     """Put these memories, with their vectors, into a database in `folder`."""
     storage = SqliteStorage(folder / DATABASE)
     numbered = enumerate(texts)
     while batch := list(itertools.islice(numbered, BATCH)):
         changes = tuple(PutMemory(_memory(text, number)) for number, text in batch)
-        vectors = {at: Vector(FINGERPRINT, packed(text)) for at, (_, text) in enumerate(batch)}
+        vectors = {at: Vector(FINGERPRINT, packed(text, dimensions)) for at, (_, text) in enumerate(batch)}
         await storage.apply(Write("owner", "store", instant(batch[-1][0]), changes), vectors)
         await storage.upkeep.checkpoint()
     await storage.close()

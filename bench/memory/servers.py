@@ -11,6 +11,8 @@ from pathlib import Path
 
 import httpx2
 
+from bench.memory.stub import DIMENSIONS
+
 ROOT = Path(__file__).parents[2]
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
@@ -64,11 +66,11 @@ def started(command: Sequence[str], environ: Mapping[str, str], log: Path) -> It
 
 
 @contextlib.contextmanager
-def stub(folder: Path) -> Iterator[str]:
+def stub(folder: Path, dimensions: int = DIMENSIONS) -> Iterator[str]:
     """The base address of a stand-in for the embedding server."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    command = (sys.executable, "-m", "bench.memory.stub", str(port))
+    command = (sys.executable, "-m", "bench.memory.stub", str(port), str(dimensions))
     with started(command, environment(folder, {}), folder / "stub.log") as process:
         await_ready(process, "POST", f"{address}/embed", b'{"texts": []}')
         yield address

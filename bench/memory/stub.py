@@ -1,4 +1,4 @@
-"""A stand-in for an embedding server: `python -m bench.memory.stub PORT`.
+"""A stand-in for an embedding server: `python -m bench.memory.stub PORT DIMENSIONS`.
 
 A text's vector is the normalised sum of one random vector a word, seeded by the word, so that texts that share words
 are near each other. It answers `POST /embed` of both servers; in a process of its own its time counts for neither.
@@ -16,19 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 DIMENSIONS = 768
-FINGERPRINT = "words-768"
+FINGERPRINT = "words"
 _DIGITS = 8
 
 
 @lru_cache(maxsize=200_000)
-def of_word(word: str) -> NDArray[np.float32]:
+def of_word(word: str, dimensions: int = DIMENSIONS) -> NDArray[np.float32]:
     """A random vector that depends on the word alone."""
-    return np.random.default_rng(zlib.crc32(word.encode())).standard_normal(DIMENSIONS, np.float32)
+    return np.random.default_rng(zlib.crc32(word.encode())).standard_normal(dimensions, np.float32)
 
 
-def of_text(text: str) -> list[float]:
+def of_text(text: str, dimensions: int = DIMENSIONS) -> list[float]:
     """A text's vector, of length 1."""
-    total = np.sum([of_word(word) for word in re.findall(r"\w+", text.lower())] or [of_word("")], axis=0, dtype=float)
+    words = re.findall(r"\w+", text.lower()) or [""]
+    total = np.sum([of_word(word, dimensions) for word in words], axis=0, dtype=float)
     vector: list[float] = np.round(total / np.linalg.norm(total), _DIGITS).tolist()
     return vector
 
@@ -36,6 +37,7 @@ def of_text(text: str) -> list[float]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    dimensions = DIMENSIONS
 
     def do_GET(self) -> None:
         """Nothing is to be got here."""
@@ -47,8 +49,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/embed":
             self.send_error(404)
             return
-        vectors = [of_text(text) for text in json.loads(body)["texts"]]
-        answer = json.dumps({"embeddings": vectors, "dimensions": DIMENSIONS, "fingerprint": FINGERPRINT}).encode()
+        vectors = [of_text(text, self.dimensions) for text in json.loads(body)["texts"]]
+        answer = json.dumps({"embeddings": vectors, "dimensions": self.dimensions, "fingerprint": FINGERPRINT}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer)))
@@ -60,4 +62,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), _Handler).serve_forever()
+    handler = type("Handler", (_Handler,), {"dimensions": int(sys.argv[2])})
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), handler).serve_forever()

@@ -267,8 +267,9 @@ def test_every_finding_of_checkov_is_waived_with_a_reason_and_every_waiver_is_ne
     assert all(len(waiver["why"].split()) > 3 for waiver in waived.values())
 
 
-def test_the_kustomizations_in_the_guide_can_be_built(tree: Tree) -> None:
-    guide = (ROOT / "docs" / "guides" / "kubernetes.md").read_text()
+def test_the_kustomizations_in_the_guides_can_be_built(tree: Tree) -> None:
+    guides = (ROOT / "docs" / "guides" / f"{name}.md" for name in ("kubernetes", "sizing"))
+    guide = "\n".join(path.read_text(encoding="utf-8") for path in guides)
     first, *more = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", guide, flags=re.DOTALL))
     asked = json.loads(json.dumps(first).replace("../agent-memory/k8s/", "../"))
     asked["components"] += ["../components/model", "../components/ingress"]
@@ -278,6 +279,7 @@ def test_the_kustomizations_in_the_guide_can_be_built(tree: Tree) -> None:
     built = tree.built_of(asked)
     assert {container["image"].partition("/")[0] for _, container in containers(built)} == {"registry.example.com"}
     assert environment(built, "embed-svc", **POD)["EMBED_MODEL"] == "bge-m3"
+    assert dict(containers(built))["memory-svc"]["resources"]["limits"]["memory"] == "2Gi"
     assert of_kind(built, "PersistentVolumeClaim")["embed-models"]["spec"]["accessModes"] == ["ReadWriteMany"]
     ingress = of_kind(built, "Ingress")["memory-svc"]["spec"]
     assert ingress["rules"][0]["host"] == ingress["tls"][0]["hosts"][0] == "memory.your-company.example"
