@@ -38,7 +38,7 @@ def _run(given: argparse.Namespace) -> int:
     chosen = settings.from_environment()
     if given.command == "serve":
         observe.configure_logging(chosen.log_level)
-        app.serve(chosen)
+        app.serve(chosen, settings.traces_from_environment())
     elif given.command == "models":
         sys.stdout.write(app.listing(chosen))
     elif given.command == "download":

@@ -26,7 +26,7 @@ async def embed(data: EmbedRequest, caller: Caller, readiness: Readiness) -> Ans
     """Answer `/embed`. Raises a Problem where it cannot be, as `Embedder.embed` and `while_awaited` do."""
     bodies.check_texts(data.texts)
     embedder = readiness.embedder
-    embedded = await while_awaited(caller, embedder.embed(data.texts, data.input_type, data.token_info))
+    embedded = await while_awaited(caller, embedder.embed(data.texts, data.input_type, data.token_info, caller.span))
     body = {
         "embeddings": vectors_as(embedded.vectors, data.encoding_format),
         "dimensions": embedder.info.dimensions,
@@ -44,7 +44,10 @@ async def embeddings(data: OpenAIRequest, caller: Caller, readiness: Readiness) 
     if data.model != embedder.info.name and any(data.model == one.name for one in models.MODELS):
         raise Invalid(f"model: another is served here, {embedder.info.name}; send that name, or any that is no model's")
     embedder.check_dimensions(data.dimensions)
-    work = embedder.embed_tokens(rows, data.input_type) if rows else embedder.embed(texts, data.input_type)
+    if rows:
+        work = embedder.embed_tokens(rows, data.input_type, caller.span)
+    else:
+        work = embedder.embed(texts, data.input_type, span=caller.span)
     embedded = await while_awaited(caller, work)
     vectors = vectors_as(embedder.shorten(embedded.vectors, data.dimensions), data.encoding_format)
     body = {
@@ -60,7 +63,7 @@ async def count_tokens(data: CountRequest, caller: Caller, readiness: Readiness)
     """Answer `/count_tokens`. Raises as `embed`."""
     bodies.check_texts(data.texts)
     embedder = readiness.embedder
-    readings = await while_awaited(caller, embedder.count(data.texts, data.input_type))
+    readings = await while_awaited(caller, embedder.count(data.texts, data.input_type, caller.span))
     told = [_told(reading, embedder.info.window) for reading in readings]
     return Answer(encoded(CountResponse(token_info=told)))
 

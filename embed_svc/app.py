@@ -6,8 +6,8 @@ The only place that imports the heavy libraries, and only when a model is loaded
 import gc
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
@@ -24,6 +24,7 @@ from embed_svc.models import Model
 from embed_svc.observe import Observer
 from embed_svc.service import Embedder, Readiness
 from embed_svc.settings import Settings, quieten_libraries
+from embed_svc.spans import Tracer
 from embed_svc.wire import Observed
 
 Say = Callable[[str], None]
@@ -116,10 +117,11 @@ class Loader:
                 self._readiness.open(self._embedder)
 
 
-def build(settings: Settings, obtain: Obtain | None = None) -> Observed:
+def build(settings: Settings, obtain: Obtain | None = None, tracer: Tracer | None = None) -> Observed:
     """Return the whole server as an ASGI application; its model loads when it starts.
 
     `obtain` brings a running, tested model, and tells each step; left out, it is the one the settings ask for.
+    `tracer` is told of each request.
     Raises Invalid where the token cannot be read.
     """
     observer = Observer(machine.resident_bytes)
@@ -135,7 +137,7 @@ def build(settings: Settings, obtain: Obtain | None = None) -> Observed:
         guards=[guard.guard(token, api.OPEN_ROUTES)] if token else [],
     )
     served = Direct(app, readiness, settings.body_bytes_max, token)
-    return Observed(served, observer, settings.bodies_bytes_max, lambda: readiness.stop(STOPPING))
+    return Observed(served, observer, settings.bodies_bytes_max, lambda: readiness.stop(STOPPING), tracer)
 
 
 class DrainingServer(uvicorn.Server):
@@ -166,12 +168,28 @@ class DrainingServer(uvicorn.Server):
         return should_exit or self._app.at_work == 0 or left <= 0
 
 
-def serve(settings: Settings) -> None:
-    """Serve until told to stop. Raises Invalid, before it listens, where the recorded model forbids the start."""
+def serve(settings: Settings, traced: bool = False) -> None:
+    """Serve until told to stop, and with `traced` tell a collector of each request.
+
+    Raises Invalid, before it listens, where the recorded model forbids the start.
+    """
     record_file = Path(settings.data_dir, choice.RECORD_NAME)
     choice.decide(settings.model, settings.model_replaces, choice.read(record_file), record_file)
-    app = build(settings)
-    DrainingServer(uvicorn_config(app, settings), app, settings.stop_seconds_max).run()
+    with _collected() if traced else nullcontext() as tracer:
+        app = build(settings, tracer=tracer)
+        DrainingServer(uvicorn_config(app, settings), app, settings.stop_seconds_max).run()
+
+
+@contextmanager
+def _collected() -> Iterator[Tracer]:
+    # A tenth of a second of imports, and 10 MB.
+    from embed_svc.tracing import Tracing
+
+    tracing = Tracing()
+    try:
+        yield tracing
+    finally:
+        tracing.close()
 
 
 def uvicorn_config(app: Observed, settings: Settings) -> uvicorn.Config:

@@ -13,6 +13,7 @@ import msgspec
 
 from embed_svc.errors import Overloaded, TooLarge, Unavailable
 from embed_svc.observe import Observer
+from embed_svc.spans import NO_SPAN, Span, Turn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -81,11 +82,12 @@ def take_batch(waiting: Sequence[int], limits: Limits) -> list[int]:
 class _Job(Generic[Result]):
     """The texts of one caller: done when the last has its result, the first has failed, or the caller has left."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, span: Span) -> None:
         # Never marked as running, so that it can be cancelled until it is answered.
         self.answer: Future[list[Result]] = Future()
         self.results: dict[int, Result] = {}
         self.count = count
+        self.span = span
 
     def wanted(self) -> bool:
         """Whether its caller still waits."""
@@ -139,6 +141,7 @@ class Batcher(Generic[Item, Result]):
         self._inside = 0
         self._seconds_a_text = 0.0
         self._last_seconds = 0.0
+        self._began = 0.0
         self._expected_callers = 0
         self._gather_end = 0.0
         observer.follow("embed_queue_texts", lambda: self._inside)
@@ -160,13 +163,14 @@ class Batcher(Generic[Item, Result]):
             with self._lock:
                 self._inside -= count
 
-    def submit(self, items: Sequence[Item]) -> Future[list[Result]]:
+    def submit(self, items: Sequence[Item], span: Span = NO_SPAN) -> Future[list[Result]]:
         """Queue the items of one caller; the future holds their results in order, or what `run` raised.
 
-        Cancelling it takes those that have not run yet out of the queue. Raises Unavailable when closed, Overloaded
-        where the tokens that wait leave no room, TooLarge where these alone are more than may ever wait.
+        Cancelling it takes those that have not run yet out of the queue. `span` is told when they waited and ran.
+        Raises Unavailable when closed, Overloaded where the tokens that wait leave no room, TooLarge where these alone
+        are more than may ever wait.
         """
-        job: _Job[Result] = _Job(len(items))
+        job: _Job[Result] = _Job(len(items), span)
         now = time.monotonic()
         tickets = [_Ticket(job, index, item, self._tokens(item), now) for index, item in enumerate(items)]
         tokens = sum(ticket.tokens for ticket in tickets)
@@ -220,6 +224,7 @@ class Batcher(Generic[Item, Result]):
                 self._fail(batch, error)
             else:
                 self._answer(batch, results)
+                self._tell(batch)
 
     def _answer(self, batch: list[_Ticket[Item, Result]], results: list[Result]) -> None:
         """Give the callers their results, and note how many may soon ask again."""
@@ -231,6 +236,12 @@ class Batcher(Generic[Item, Result]):
         # Where more wait than were answered, the next batch is no small one anyway.
         self._expected_callers = answered + waiting if waiting < answered else 0
         self._gather_end = time.monotonic() + _GATHER_SHARE * self._last_seconds
+
+    def _tell(self, batch: list[_Ticket[Item, Result]]) -> None:
+        """Tell the callers' spans of the batch that has just run; by now they have their answers."""
+        told = {ticket.job: ticket.since for ticket in batch if ticket.job.span.is_told}
+        for job, came in told.items():
+            job.span.ran(Turn(came, self._began, self._began + self._last_seconds, len(batch)), batch[0].job.span)
 
     def _next(self) -> list[_Ticket[Item, Result]]:
         """Wait for the next batch; none once closed."""
@@ -270,7 +281,7 @@ class Batcher(Generic[Item, Result]):
         return [ahead[index] for index in taken]
 
     def _measured(self, items: list[Item]) -> list[Result]:
-        started = time.perf_counter()
+        self._began, started = time.monotonic(), time.perf_counter()
         results = list(self._run(items))
         if len(results) != len(items):
             raise RuntimeError(f"{len(items)} texts ran and {len(results)} results came")

@@ -11,30 +11,38 @@ from litestar.types import Receive
 
 from embed_svc.bodies import DEADLINE, deadline_seconds
 from embed_svc.errors import Left, Unavailable
+from embed_svc.spans import NO_SPAN, Span
 
 Answer = TypeVar("Answer")
 
 # When a request came, by time.perf_counter(), in the state of its scope.
 ARRIVED = "arrived"
+# The span of a request, in the same place.
+SPAN = "span"
 _DEADLINE = DEADLINE.encode()
 # Most answers are there before; to watch their connections too would cost more than to run now and then for nobody.
 UNWATCHED_SECONDS = 0.02
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who waits for an answer, the body having been read: `deadline` is that header, `facts` what will be logged."""
+    """Who waits for an answer, the body having been read: `deadline` is that header, `facts` what will be logged.
+
+    `span` is the request in its trace.
+    """
 
     receive: Receive
     deadline: str | None
     arrived: float
     facts: dict[str, object]
+    span: Span = NO_SPAN
 
 
 def caller(state: Mapping[str, Any], receive: Receive, headers: Mapping[bytes, bytes]) -> Caller:
     """Return the caller of a request, by the state of its scope and its headers."""
     given = headers.get(_DEADLINE)
     deadline = None if given is None else given.decode("latin-1")
-    return Caller(receive, deadline, state.get(ARRIVED, 0.0) or time.perf_counter(), state.get("facts", {}))
+    arrived = state.get(ARRIVED, 0.0) or time.perf_counter()
+    return Caller(receive, deadline, arrived, state.get("facts", {}), state.get(SPAN, NO_SPAN))
 
 
 async def while_awaited(caller: Caller, work: Coroutine[Any, Any, Answer]) -> Answer:

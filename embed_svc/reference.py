@@ -56,7 +56,8 @@ def settings() -> str:
         (f"`{PREFIX}{name.upper()}`", _kind(hints[name]), _default(default), _meta(hints[name]).description or "")
         for name, default in zip(Settings.__struct_fields__, defaults, strict=True)
     ]
-    return "## Settings\n\n" + _table(("variable", "value", "default", "what it sets"), rows)
+    lead = "Traces are switched on by OpenTelemetry's own variables: [which](../guides/observe.md#traces).\n\n"
+    return "## Settings\n\n" + lead + _table(("variable", "value", "default", "what it sets"), rows)
 
 
 def failures() -> str:

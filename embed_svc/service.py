@@ -15,6 +15,7 @@ from embed_svc.models import Info, Model, Role, Tokens
 from embed_svc.observe import Observer
 from embed_svc.pooling import Floats, shortened
 from embed_svc.self_test import unsound
+from embed_svc.spans import NO_SPAN, Span
 from embed_svc.tokens import PIECE_CHARS_MAX
 
 LOADING_RETRY_SECONDS = 2
@@ -68,16 +69,17 @@ class Embedder:
         # Counting a long text to its end takes seconds; what only waits to be embedded must not wait for it.
         self._counter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embed-counter")
 
-    async def embed(self, texts: Sequence[str], role: Role, whole: bool = False) -> Embedded:
-        """Return the texts' vectors; with `whole`, their tokens are counted to the end.
+    async def embed(self, texts: Sequence[str], role: Role, whole: bool = False, span: Span = NO_SPAN) -> Embedded:
+        """Return the texts' vectors; with `whole`, their tokens are counted to the end. `span` is told of each step.
 
         Cancelled, it drops what has not run yet. Raises Overloaded where the queue is full, Unavailable when stopping.
         """
         with self._batcher.room(len(texts)):
             known = self._look_up(texts, role)
             missing = [index for index, found in enumerate(known) if found is None]
-            read = await self._read([texts[index] for index in missing], role, whole)
-            rows = await self._rows(read)
+            with span.tokenising():
+                read = await self._read([texts[index] for index in missing], role, whole)
+            rows = await self._rows(read, span)
             for index, tokens, row in zip(missing, read, rows, strict=True):
                 fresh = Known(vector=row, count=tokens.count, used=len(tokens.ids), end=tokens.end)
                 known[index] = fresh
@@ -86,19 +88,20 @@ class Embedder:
         self._observer.cached(len(texts) - len(missing), len(missing))
         return self._told([found for found in known if found is not None])
 
-    async def embed_tokens(self, rows: Sequence[Sequence[int]], role: Role) -> Embedded:
+    async def embed_tokens(self, rows: Sequence[Sequence[int]], role: Role, span: Span = NO_SPAN) -> Embedded:
         """Return the vectors of texts given as token ids; as `embed`, and Invalid where an id is no token."""
         with self._batcher.room(len(rows)):
             loop = asyncio.get_running_loop()
-            read = await loop.run_in_executor(self._tokeniser, self._model.adopt, rows, role)
-            vectors = await self._rows(read)
+            with span.tokenising():
+                read = await loop.run_in_executor(self._tokeniser, self._model.adopt, rows, role)
+            vectors = await self._rows(read, span)
         return self._told(
             [Known(row, one.count, len(one.ids), one.end) for one, row in zip(read, vectors, strict=True)]
         )
 
-    async def count(self, texts: Sequence[str], role: Role) -> list[Reading]:
+    async def count(self, texts: Sequence[str], role: Role, span: Span = NO_SPAN) -> list[Reading]:
         """Return how each text would be read, without running the model. Raises as `embed` does."""
-        with self._batcher.room(len(texts)):
+        with self._batcher.room(len(texts)), span.tokenising():
             read = await self._read(texts, role, whole=True)
         return [Reading(tokens.count, len(tokens.ids), tokens.end) for tokens in read]
 
@@ -141,8 +144,8 @@ class Embedder:
                 read += await loop.run_in_executor(executor, self._model.measure, group, role, whole)
         return read
 
-    async def _rows(self, read: Sequence[Tokens]) -> list[Floats]:
-        return await awaited(self._batcher.submit(read)) if read else []
+    async def _rows(self, read: Sequence[Tokens], span: Span) -> list[Floats]:
+        return await awaited(self._batcher.submit(read, span)) if read else []
 
     def _told(self, known: Sequence[Known]) -> Embedded:
         embedded = Embedded(

@@ -3,6 +3,7 @@
 import difflib
 import ipaddress
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from embed_svc.errors import Invalid
 
 PREFIX = "EMBED_"
 AUTO = "auto"
+_COLLECTOR = re.compile(r"https?://[^/\s]\S*")
 
 # No report leaves this machine, and no library writes notices between our log lines.
 _LIBRARIES = {
@@ -128,6 +130,37 @@ def load(environ: Mapping[str, str]) -> Settings:
 def from_environment() -> Settings:
     """Return `load` of this process's own environment; raises Invalid as `load` does."""
     return load(os.environ)
+
+
+def traces_asked(environ: Mapping[str, str]) -> bool:
+    """Return whether traces are to be sent: OpenTelemetry's own variables name a collector, and turn nothing off.
+
+    Raises Invalid, naming the variable and the remedy, where they ask for what is not spoken here.
+    """
+
+    def said(*names: str) -> str:
+        return next((text for name in names if (text := environ.get(name, "").strip())), "")
+
+    exporter = said("OTEL_TRACES_EXPORTER").lower() or "otlp"
+    collector = said("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    protocol = said("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    if said("OTEL_SDK_DISABLED").lower() == "true" or exporter == "none" or not collector:
+        return False
+    if exporter != "otlp":
+        raise Invalid(f"OTEL_TRACES_EXPORTER: {exporter[:80]!r} is not known here: set otlp, or none for no traces")
+    if protocol not in ("", "http/protobuf"):
+        raise Invalid(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL: {protocol[:80]!r} is not spoken here: set http/protobuf, and the "
+            "collector's port for it (4318, where gRPC has 4317)"
+        )
+    if not _COLLECTOR.fullmatch(collector):
+        raise Invalid("OTEL_EXPORTER_OTLP_ENDPOINT is no address: write it like http://127.0.0.1:4318")
+    return True
+
+
+def traces_from_environment() -> bool:
+    """Return `traces_asked` of this process's own environment; raises Invalid as that does."""
+    return traces_asked(os.environ)
 
 
 def quieten_libraries() -> None:

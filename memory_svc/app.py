@@ -2,7 +2,7 @@
 
 import contextlib
 import datetime as dt
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from memory_svc.services.canary import Canary
 from memory_svc.services.operation import Catalogue, Runtime
 from memory_svc.services.worker import Worker
 from memory_svc.settings import Settings
+from memory_svc.spans import Tracer
 from memory_svc.storage.interface import Storage
 from memory_svc.transports.auth import load_token
 from memory_svc.transports.schema import input_schema
@@ -41,25 +42,25 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Parts]:
+async def opened(settings: Settings, *, traced: bool = False) -> AsyncIterator[Parts]:
     """The parts with the worker at work, until the block ends.
 
     Raises what `assembled` raises.
     """
-    async with assembled(settings) as parts, parts.worker.running():
+    async with assembled(settings, traced=traced) as parts, parts.worker.running():
         yield parts
 
 
 @contextlib.asynccontextmanager
-async def assembled(settings: Settings) -> AsyncIterator[Parts]:
-    """The parts, until the block ends: the files are closed last.
+async def assembled(settings: Settings, *, traced: bool = False) -> AsyncIterator[Parts]:
+    """The parts, until the block ends: the files are closed last. traced: operations are told to a collector.
 
     Raises Invalid for a zone or a token that cannot be used, Unavailable when the database cannot be opened.
     """
     zone_of(settings.zone)
-    metrics = Metrics()
-    metrics.follow_process()
     async with contextlib.AsyncExitStack() as stack:
+        metrics = Metrics(stack.enter_context(collected()) if traced else None)
+        metrics.follow_process()
         storage = open_storage(settings)
         stack.push_async_callback(storage.close)
         token = load_token(Path(settings.embedding_token_file)) if settings.embedding_token_file else ""
@@ -77,6 +78,19 @@ async def assembled(settings: Settings) -> AsyncIterator[Parts]:
         if settings.canary_seconds:
             worker.steps["canary"] = Canary(runtime).step
         yield Parts(Catalogue(OPERATIONS, runtime), storage, embedder, worker)
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[Tracer]:
+    """What sends traces until the block ends, and then what is left of them."""
+    # A tenth of a second of imports, and 10 MB.
+    from memory_svc.tracing import Tracing
+
+    tracing = Tracing()
+    try:
+        yield tracing
+    finally:
+        tracing.close()
 
 
 def open_storage(settings: Settings) -> Storage:

@@ -9,7 +9,7 @@ import math
 import operator
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Literal
 
@@ -19,6 +19,7 @@ from memory_svc.domain.memory import Vector
 from memory_svc.embedding_http import Connections, Send
 from memory_svc.observe import Fault, Metrics, log
 from memory_svc.settings import Settings
+from memory_svc.spans import NO_SPAN, Span
 
 Role = Literal["document", "query"]
 State = Literal["closed", "open", "half_open"]
@@ -130,7 +131,13 @@ class Embedder:
         return self._breaker.state
 
     async def embed(
-        self, texts: Sequence[str], role: Role, seconds: float | None = None, within: float = math.inf
+        self,
+        texts: Sequence[str],
+        role: Role,
+        seconds: float | None = None,
+        within: float = math.inf,
+        *,
+        span: Span = NO_SPAN,
     ) -> list[Vector | None] | None:
         """One L2-normalised vector a text, in order, None for a text it makes no sound vector of.
 
@@ -138,16 +145,16 @@ class Embedder:
         None at once while the breaker is open, and when no text gets a vector in time. seconds: how long the
         server has; None = as the settings say for that role. within: how long the caller waits. That it waits less is
         no fault of the server: the request goes on without it, and counts when the server's time is over. Callers
-        in a hurry get None at once while LEFT_MAX of these are under way.
+        in a hurry get None at once while LEFT_MAX of these are under way. span: what it is done for.
         """
         if not self._url or self._breaker.state != "closed":
             return None
         patience = seconds or self._seconds[role]
         if within >= patience:
-            return await self._measured(texts, role, patience)
+            return await self._measured(texts, role, patience, span)
         if len(self._left) >= LEFT_MAX:
             return None
-        asked = asyncio.create_task(self._measured(texts, role, patience))
+        asked = asyncio.create_task(self._measured(texts, role, patience, span))
         self._left.add(asked)
         asked.add_done_callback(self._left.discard)
         done, _ = await asyncio.wait({asked}, timeout=within)
@@ -166,7 +173,7 @@ class Embedder:
         if self._breaker.state == "open":
             self._breaker.state = "half_open"
             self._tell()
-        await self._measured([PROBE], "query", self._seconds["query"])
+        await self._measured([PROBE], "query", self._seconds["query"], NO_SPAN)
 
     def advisory(self, principal: str) -> Advisory:
         """What to tell a caller now: in full the first time since the failure began, a reminder after that."""
@@ -188,20 +195,22 @@ class Embedder:
             task.cancel()
         await self._connections.close()
 
-    async def _measured(self, texts: Sequence[str], role: Role, patience: float) -> list[Vector | None] | None:
+    async def _measured(
+        self, texts: Sequence[str], role: Role, patience: float, span: Span
+    ) -> list[Vector | None] | None:
         self._asked_at = time.monotonic()
         try:
             with self._metrics.embedding():
-                vectors = await self._in_time(texts, role, patience)
+                vectors = await self._in_time(texts, role, patience, span)
         except Faulty as fault:
             self._failed(fault)
             return None
         self._answered(vectors)
         return vectors
 
-    async def _in_time(self, texts: Sequence[str], role: Role, patience: float) -> list[Vector | None]:
+    async def _in_time(self, texts: Sequence[str], role: Role, patience: float, span: Span) -> list[Vector | None]:
         """The vectors, if they come in time; else the call goes on a while, to tell a slow server from a hung one."""
-        task = asyncio.create_task(self._ask_all(texts, role))
+        task = asyncio.create_task(self._ask_all(texts, role, span))
         try:
             done, _ = await asyncio.wait({task}, timeout=patience)
         except asyncio.CancelledError:
@@ -226,18 +235,33 @@ class Embedder:
         if not task.cancelled():
             task.exception()
 
-    async def _ask_all(self, texts: Sequence[str], role: Role) -> list[Vector | None]:
-        found = [each for batch in batches(texts) for each in await self._ask(batch, role)]
+    async def _ask_all(self, texts: Sequence[str], role: Role, span: Span) -> list[Vector | None]:
+        found = [each for batch in batches(texts) for each in await self._ask(batch, role, span)]
         if texts and all(isinstance(each, Faulty) for each in found):
             raise next(each for each in found if isinstance(each, Faulty))
         return [
             None if isinstance(each, Faulty) else _cut_here(each, text) for each, text in zip(found, texts, strict=True)
         ]
 
-    async def _ask(self, texts: Sequence[str], role: Role) -> list[Vector | Faulty]:
+    async def _ask(self, texts: Sequence[str], role: Role, span: Span) -> list[Vector | Faulty]:
         request = {"texts": texts, "input_type": role, **({"token_info": True} if role == "document" else {})}
+        outcome = "cancelled"
+        with span.child("POST /embed", is_call=True) as call:
+            try:
+                found = await self._answered_to(msgspec.json.encode(request), texts, call.headers)
+                outcome = "ok"
+            except Faulty as fault:
+                outcome = fault.fault
+                raise
+            finally:
+                call.settle(outcome, is_fault=outcome not in ("ok", "cancelled"))
+        return found
+
+    async def _answered_to(
+        self, request: bytes, texts: Sequence[str], headers: Mapping[str, str]
+    ) -> list[Vector | Faulty]:
         try:
-            status, content = await self._send(msgspec.json.encode(request))
+            status, content = await self._send(request, headers)
         except OSError as error:
             raise Faulty("unreachable", f"it cannot be reached ({error})") from error
         if status == HTTPStatus.TOO_MANY_REQUESTS:

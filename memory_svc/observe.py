@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from memory_svc.errors import Problem
+from memory_svc.spans import Carrier, Span, Tracer
 
 Stage = Literal["embed", "candidates", "fuse"]
 Fault = Literal[
@@ -21,14 +22,16 @@ Fault = Literal[
 Refusal = Literal["unauthenticated", "denied", "too_large"]
 Connection = Literal["mcp-sse", "mcp-stdio"]
 LOGGER = logging.getLogger("memory_svc")
+FAULTS = frozenset({"internal", "unavailable"})
 BREAKER_STATES = ("closed", "open", "half_open")
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    """The metrics of one server, in a registry of their own."""
+    """The metrics of one server, in a registry of their own, and the traces of its operations."""
 
-    def __init__(self) -> None:
+    def __init__(self, tracer: Tracer | None = None) -> None:
+        self._tracer = tracer or Tracer()
         self.registry = CollectorRegistry(auto_describe=True)
         self._operations = Counter(
             "memory_operations",
@@ -153,30 +156,28 @@ class Metrics:
         )
 
     @contextlib.contextmanager
-    def measured(self, operation: str, wire: str, request_id: str) -> Iterator[None]:
-        """Count, time and log one operation."""
+    def measured(self, operation: str, wire: str, request_id: str, carrier: Carrier | None = None) -> Iterator[Span]:
+        """Count, time, trace and log one operation. carrier: the trace that its call is part of."""
         begin, outcome = time.perf_counter(), "internal"
-        try:
-            yield
-            outcome = "ok"
-        except Problem as problem:
-            outcome = problem.kind
-            raise
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            raise
-        finally:
-            seconds = time.perf_counter() - begin
-            self._operations.labels(operation, outcome, wire).inc()
-            self._operation_seconds.labels(operation).observe(seconds)
-            log(
-                "operation",
-                operation=operation,
-                outcome=outcome,
-                wire=wire,
-                request_id=request_id,
-                milliseconds=round(seconds * 1000, 2),
-            )
+        with self._tracer.operation(operation, carrier) as span:
+            try:
+                yield span
+                outcome = "ok"
+            except Problem as problem:
+                outcome = problem.kind
+                raise
+            except asyncio.CancelledError:
+                outcome = "cancelled"
+                raise
+            finally:
+                seconds = time.perf_counter() - begin
+                self._operations.labels(operation, outcome, wire).inc()
+                self._operation_seconds.labels(operation).observe(seconds)
+                span.settle(outcome, is_fault=outcome in FAULTS, wire=wire)
+                told = {"operation": operation, "outcome": outcome, "wire": wire, "request_id": request_id}
+                traced = {"trace_id": span.trace_id} if span.trace_id else {}
+                fields = {**told, "milliseconds": round(seconds * 1000, 2), **traced}
+                LOGGER.info("operation", extra={"fields": fields})
 
     @contextlib.contextmanager
     def embedding(self) -> Iterator[None]:

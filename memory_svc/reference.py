@@ -38,7 +38,8 @@ def settings_page() -> str:
     ]
     return (
         "# Settings of the memory server\n\nRead from the environment when the server starts. An unknown `MEMORY_` name"
-        " or a value that does not fit stops the start and is named.\n\n"
+        " or a value that does not fit stops the start and is named. Traces are switched on by OpenTelemetry's own"
+        " variables: [which](../guides/observe.md#traces).\n\n"
         + table(("setting", "value", "default", "meaning"), rows)
     )
 

@@ -1,6 +1,7 @@
 """The settings of the memory server, read once. Nothing else reads the environment."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec import Meta
 from memory_svc.errors import Invalid
 
 PREFIX = "MEMORY_"
+COLLECTOR = re.compile(r"https?://[^/\s]\S*")
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -268,6 +270,32 @@ def load(environ: Mapping[str, str]) -> Settings:
     except msgspec.ValidationError as error:
         text, _, field = str(error).partition(" - at `$.")
         raise Invalid(f"{PREFIX}{field.rstrip('`').upper()}: {text}") from error
+
+
+def traces_asked(environ: Mapping[str, str]) -> bool:
+    """Whether traces are to be sent: OpenTelemetry's own variables name a collector, and turn nothing off.
+
+    Raises Invalid, naming the variable, when they ask for what is not spoken here.
+    """
+
+    def said(*names: str) -> str:
+        return next((value for name in names if (value := environ.get(name, "").strip())), "")
+
+    exporter = said("OTEL_TRACES_EXPORTER").lower() or "otlp"
+    collector = said("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    protocol = said("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    if said("OTEL_SDK_DISABLED").lower() == "true" or exporter == "none" or not collector:
+        return False
+    if exporter != "otlp":
+        raise Invalid(f"OTEL_TRACES_EXPORTER: {exporter[:80]!r} is not known here; set otlp, or none for no traces")
+    if protocol not in ("", "http/protobuf"):
+        raise Invalid(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL: {protocol[:80]!r} is not spoken here; set http/protobuf, and the collector's"
+            " port for it (4318, where gRPC has 4317)"
+        )
+    if not COLLECTOR.fullmatch(collector):
+        raise Invalid("OTEL_EXPORTER_OTLP_ENDPOINT: is no address; write it like http://127.0.0.1:4318")
+    return True
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:

@@ -6,7 +6,7 @@ import functools
 from memory_svc import app
 from memory_svc.cli import loop
 from memory_svc.observe import configure_logging
-from memory_svc.settings import Settings, environment, load
+from memory_svc.settings import Settings, environment, load, traces_asked
 from memory_svc.transports.auth import token_for
 from memory_svc.transports.http import build_app
 from memory_svc.transports.mcp import Mcp
@@ -28,15 +28,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises Invalid for settings that cannot be used, Unavailable when the database or the address cannot be had.
     """
-    settings = load(environment())
+    settings, traced = load(environment()), traces_asked(environment())
     configure_logging(settings.log_level)
-    loop.run(_serve(settings, stdio=arguments.stdio))
+    loop.run(_serve(settings, traced=traced, stdio=arguments.stdio))
     return 0
 
 
-async def _serve(settings: Settings, *, stdio: bool) -> None:
+async def _serve(settings: Settings, *, traced: bool, stdio: bool) -> None:
     token = token_for(settings)
-    async with app.opened(settings) as parts:
+    async with app.opened(settings, traced=traced) as parts:
         mcp = Mcp(parts.catalogue, settings)
         beside = functools.partial(run_stdio, mcp, on_signals=False) if stdio else None
         await serve(build_app(mcp, settings, token, parts.ready), settings, mcp.leave, beside)

@@ -5,7 +5,7 @@ import argparse
 from memory_svc import app
 from memory_svc.cli import loop
 from memory_svc.observe import configure_logging
-from memory_svc.settings import Settings, environment, load
+from memory_svc.settings import Settings, environment, load, traces_asked
 from memory_svc.transports.mcp import Mcp
 from memory_svc.transports.stdio import run_stdio
 
@@ -15,12 +15,12 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - every verb take
 
     Raises Invalid for settings that cannot be used, Unavailable when the database cannot be opened.
     """
-    settings = load(environment())
+    settings, traced = load(environment()), traces_asked(environment())
     configure_logging(settings.log_level)
-    loop.run(_serve(settings))
+    loop.run(_serve(settings, traced=traced))
     return 0
 
 
-async def _serve(settings: Settings) -> None:
-    async with app.opened(settings) as parts:
+async def _serve(settings: Settings, *, traced: bool) -> None:
+    async with app.opened(settings, traced=traced) as parts:
         await run_stdio(Mcp(parts.catalogue, settings))

@@ -7,10 +7,11 @@ import msgspec
 
 from memory_svc.domain.blocks import Passage, Span, planned, unread
 from memory_svc.domain.memory import Block, Vector
-from memory_svc.embedding import PROBE, Embedder
+from memory_svc.embedding import PROBE, Embedder, Role
 from memory_svc.settings import Settings
 
 Ask = Callable[[Sequence[str]], Awaitable[list[Vector | None] | None]]
+Embed = Callable[[Sequence[str], Role, float | None, float], Awaitable[list[Vector | None] | None]]
 # What is left after so many rounds is text of which a model reads a few characters at a time.
 ROUNDS_MAX = 6
 # More than that a caller does not wait for.
@@ -32,12 +33,12 @@ def begun(passage: Passage, vector: Vector, settings: Settings) -> Vector:
     return vector if chars == len(passage.text) or vector.read else msgspec.structs.replace(vector, read=chars)
 
 
-async def in_time(embedder: Embedder, passage: Passage, first: Vector, settings: Settings, until: float) -> Vector:
+async def in_time(embed: Embed, passage: Passage, first: Vector, settings: Settings, until: float) -> Vector:
     """The vector with its further blocks, or as it is where they do not all come until then, by time.monotonic()."""
 
     async def ask(texts: Sequence[str]) -> list[Vector | None] | None:
         left = until - time.monotonic()
-        return await _asked(embedder, texts, left) if len(texts) <= AWAITED_MAX and left > 0 else None
+        return await _asked(embed, texts, left) if len(texts) <= AWAITED_MAX and left > 0 else None
 
     return (await _completed(passage, first, settings, ask) if first.read is not None else None) or first
 
@@ -48,7 +49,7 @@ async def at_leisure(embedder: Embedder, passage: Passage, settings: Settings) -
     async def ask(texts: Sequence[str]) -> list[Vector | None] | None:
         found: list[Vector | None] = []
         for at in range(0, len(texts), ASKED_AT_ONCE):
-            vectors = await _asked(embedder, texts[at : at + ASKED_AT_ONCE], SECONDS_MAX)
+            vectors = await _asked(embedder.embed, texts[at : at + ASKED_AT_ONCE], SECONDS_MAX)
             if vectors is None:
                 return None
             found += vectors
@@ -85,7 +86,7 @@ def _reached(passage: Passage, span: Span, vector: Vector) -> Span:
     return span if vector.read is None else Span(span.start, min(passage.reached(span, vector.read), span.stop))
 
 
-async def _asked(embedder: Embedder, texts: Sequence[str], within: float) -> list[Vector | None] | None:
+async def _asked(embed: Embed, texts: Sequence[str], within: float) -> list[Vector | None] | None:
     """With a text that every model can read beside them, one that it cannot read is told from a server that fails."""
-    vectors = await embedder.embed([*texts, PROBE], "document", SECONDS_MAX, within)
+    vectors = await embed([*texts, PROBE], "document", SECONDS_MAX, within)
     return vectors[:-1] if vectors and vectors[-1] else None

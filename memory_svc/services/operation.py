@@ -1,8 +1,10 @@
 """The one door: an Operation is one thing a caller may ask; the Catalogue finds, reads, authorises, runs, measures."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import enum
+import functools
 import hashlib
 import math
 import re
@@ -15,15 +17,16 @@ from msgspec import UNSET, UnsetType
 
 from memory_svc.domain.access.principal import OWNER, Permission, Principal
 from memory_svc.domain.blocks import Passage, covered
-from memory_svc.domain.change import Change, Write
+from memory_svc.domain.change import Applied, Change, Write
 from memory_svc.domain.memory import Ref, Vector, utc
 from memory_svc.domain.scope import Scope
 from memory_svc.embedding import Embedder, Role
 from memory_svc.errors import Denied, Invalid, NotFound, Unavailable
-from memory_svc.observe import Metrics
+from memory_svc.observe import Metrics, Stage
 from memory_svc.services import blocks
 from memory_svc.services.limits import Limits
 from memory_svc.settings import Settings
+from memory_svc.spans import NO_SPAN, Carrier, Span
 from memory_svc.storage.interface import Storage
 
 Wire = Literal["mcp-http", "mcp-sse", "mcp-stdio", "rest"]
@@ -48,7 +51,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The circumstances of one call: who, over which wire, under which names, and for how long (None = as set).
 
-    began: by time.monotonic(); what asks for several operations in one call gives them one time together.
+    began: by time.monotonic(); what asks for several operations in one call gives them one time together. carrier: the
+    trace that the call is part of.
     """
 
     principal: Principal = OWNER
@@ -57,6 +61,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str = ""
     zone: dt.tzinfo = dt.UTC
     seconds_max: float | None = None
+    carrier: Carrier | None = None
     began: float = msgspec.field(default_factory=time.monotonic)
 
 
@@ -77,7 +82,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """What an operation works with.
 
     describe: the JSON Schema of an operation's arguments. digest: stands for the request, so that a key used twice is
-    told.
+    told. span: what is done now, as its trace tells it.
     """
 
     storage: Storage
@@ -90,6 +95,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     call: Call = Call()
     operation: str = ""
     digest: bytes = b""
+    span: Span = NO_SPAN
 
     @property
     def seconds_max(self) -> float:
@@ -105,23 +111,34 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         """The scope as it is now: memories whose time is over are hidden. Every read of an operation asks by it."""
         return msgspec.structs.replace(scope, now=utc(self.clock()))
 
+    @contextlib.contextmanager
+    def stage(self, name: Stage) -> Iterator["Runtime"]:
+        """What a stage of recall works with. It is timed, and told as a span."""
+        with self.metrics.stage(name), self.span.child(name) as span:
+            yield self if span is self.span else msgspec.structs.replace(self, span=span)
+
     async def vector(self, text: str, role: Role) -> Vector | None:
         """The text's vector; None when it does not come within half of the call's time."""
-        vectors = await self.embedder.embed([text], role, within=self.seconds_left / 2)
+        vectors = await self.embedder.embed([text], role, within=self.seconds_left / 2, span=self.span)
         return vectors[0] if vectors else None
 
     async def vector_of(self, passage: Passage) -> dict[int, Vector]:
         """The vector of the row that the first change of a Write makes, by the change's index; {} = it must wait."""
+        with self.span.child("embed") as span:
+            vector = await msgspec.structs.replace(self, span=span)._vector_of(passage)
+        self.embedder.waiting += vector is None or vector.read is not None
+        return {0: vector} if vector else {}
+
+    async def _vector_of(self, passage: Passage) -> Vector | None:
         until = time.monotonic() + min(self.settings.embedding_store_seconds, self.seconds_left / 2)
         found = await self.vector(blocks.first_text(passage, self.settings), "document")
         if found is None:
-            self.embedder.waiting += 1
-            return {}
+            return None
         vector = blocks.begun(passage, found, self.settings)
-        if vector.read is not None:
-            vector = await blocks.in_time(self.embedder, passage, vector, self.settings, until)
-            self.embedder.waiting += vector.read is not None
-        return {0: vector}
+        if vector.read is None:
+            return vector
+        embed = functools.partial(self.embedder.embed, span=self.span)
+        return await blocks.in_time(embed, passage, vector, self.settings, until)
 
     async def receipt(self, ref: Ref, vectors: Mapping[int, Vector], passage: Passage) -> Receipt:
         """What has become of a text; read anew where this call did not write its vector."""
@@ -134,6 +151,11 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
             blocks=len(held) or UNSET,
             vector_chars=reached if held and reached < chars else UNSET,
         )
+
+    async def apply(self, *changes: Change, vectors: Mapping[int, Vector] | None = None) -> Applied:
+        """Do these changes as one Write of this call. Raises as `Storage.apply` does."""
+        with self.span.child("apply"):
+            return await self.storage.apply(self.write(*changes), vectors)
 
     def write(self, *changes: Change) -> Write:
         """These changes as one Write of this call."""
@@ -206,14 +228,14 @@ class Catalogue:
         if found is None:
             raise NotFound(f"There is no operation {name[:80]!r}; there are {', '.join(self.operations)}")
         with (
-            self.runtime.metrics.measured(name, call.wire, call.request_id),
+            self.runtime.metrics.measured(name, call.wire, call.request_id, call.carrier) as span,
             self._limits.call(call.principal.name),
         ):
             request, ignored = read(found.request, arguments)
             if not call.principal.may(found.needs):
                 raise Denied("permission_denied", tool=name, required=found.needs.name.lower())
             digest = hashlib.sha256(name.encode() + msgspec.json.encode(request, order="sorted")).digest()
-            runtime = msgspec.structs.replace(self.runtime, call=call, operation=name, digest=digest)
+            runtime = msgspec.structs.replace(self.runtime, call=call, operation=name, digest=digest, span=span)
             answer: dict[str, Any] = msgspec.to_builtins(await self._run(found, runtime, request))
         if arguments.get("project_id") == AUTO_PROJECT:
             answer["resolved_project_id"] = AUTO_PROJECT

@@ -12,6 +12,7 @@ from memory_svc.domain.access.principal import OWNER, Principal
 from memory_svc.domain.memory import zone_of
 from memory_svc.errors import Invalid
 from memory_svc.services.operation import Call, Wire
+from memory_svc.spans import Carrier, carried
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 ZONE_HEADER = "X-Time-Zone"
@@ -19,6 +20,8 @@ DEADLINE_HEADER = "X-Deadline-Ms"
 IDEMPOTENCY_META = "io.agent-memory/idempotency-key"
 ZONE_META = "io.agent-memory/time-zone"
 DEADLINE_META = "io.agent-memory/deadline-ms"
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{0,200}")
 DEADLINE = re.compile(r"[1-9][0-9]{0,8}")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -64,16 +67,30 @@ class Names(msgspec.Struct, frozen=True):
     idempotency_key: object = None
     zone: object = None
     deadline: object = None
+    carrier: Carrier | None = None
 
     @classmethod
     def of_headers(cls, headers: Mapping[str, str]) -> "Names":
         """What stands in HTTP headers, whose names the mapping finds in any case."""
-        return cls(headers.get(IDEMPOTENCY_HEADER), headers.get(ZONE_HEADER), headers.get(DEADLINE_HEADER))
+        return cls(
+            headers.get(IDEMPOTENCY_HEADER), headers.get(ZONE_HEADER), headers.get(DEADLINE_HEADER), carrier_in(headers)
+        )
+
+    @classmethod
+    def of_meta(cls, meta: Mapping[str, Any]) -> "Names":
+        """What stands in the `_meta` of an MCP message."""
+        return cls(meta.get(IDEMPOTENCY_META), meta.get(ZONE_META), meta.get(DEADLINE_META), carrier_in(meta))
 
     def over(self, other: "Names") -> "Names":
         """These names, and where one is not said that of `other`."""
         said = msgspec.structs.asdict(self)
         return msgspec.structs.replace(other, **{name: value for name, value in said.items() if value is not None})
+
+
+def carrier_in(names: Mapping[str, Any]) -> Carrier | None:
+    """The trace that a call comes with, by the same names in headers and in `_meta`."""
+    traceparent = names.get(TRACEPARENT)
+    return None if traceparent is None else carried(traceparent, names.get(TRACESTATE))
 
 
 def call_for(caller: Caller, wire: Wire, names: Names, default_zone: dt.tzinfo) -> Call:
@@ -97,4 +114,5 @@ def call_for(caller: Caller, wire: Wire, names: Names, default_zone: dt.tzinfo) 
         idempotency_key=key,
         zone=zone_of(zone) if zone else default_zone,
         seconds_max=int(deadline) / 1000 if deadline else None,
+        carrier=names.carrier,
     )

@@ -168,8 +168,12 @@ def _followed(resources: Resources) -> Callable[[Context, types.PaginatedRequest
 
 
 def quieten_sdk() -> None:
-    """What the SDK refuses is logged by us, with the request id; its own lines have none. Its faults are still told."""
+    """What the SDK refuses is logged by us, with the request id; its own lines have none. Its faults are still told.
+
+    What it reads of a trace in `_meta` and cannot use would be logged in the caller's own words.
+    """
     logging.getLogger("mcp").setLevel(logging.ERROR)
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     logging.getLogger("mcp.server.sse").setLevel(logging.CRITICAL)
 
 

@@ -6,16 +6,7 @@ from typing import Any
 from mcp.server.context import ServerRequestContext
 
 from memory_svc.services.operation import Call, Wire
-from memory_svc.transports.caller import (
-    DEADLINE_META,
-    IDEMPOTENCY_META,
-    ZONE_META,
-    Caller,
-    Names,
-    call_for,
-    caller_of,
-    local_caller,
-)
+from memory_svc.transports.caller import Caller, Names, call_for, caller_of, local_caller
 from memory_svc.transports.session import Session
 
 Context = ServerRequestContext[Any, Any]
@@ -50,8 +41,7 @@ def call_in(context: Context, zone: dt.tzinfo) -> Call:
     session = session_in(context)
     over_http = hasattr(context.request, "headers")
     wire: Wire = session.wire if session else "mcp-http" if over_http else "mcp-stdio"
-    meta = dict(context.meta or {})
-    names = Names(meta.get(IDEMPOTENCY_META), meta.get(ZONE_META), meta.get(DEADLINE_META))
+    names = Names.of_meta(dict(context.meta or {}))
     if context.request is not None and over_http:
         names = names.over(Names.of_headers(context.request.headers))
     return call_for(caller_in(context), wire, names, zone)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 DIMENSIONS = 64
@@ -39,7 +39,7 @@ class EmbeddingServer:
     fault: "" | "refuse" | "hang" | "slow" | "status" | "busy" | "garbage" | "zero" | "long" | "count" | "nan" |
     "dimension" | "other_dimension". unreadable: a text of which it makes no sound vector. words: how texts are cut.
     alike: texts that have the vector of another. window: how many words it reads of a text, 0 = all. tells_window:
-    whether it says so.
+    whether it says so. carried: the headers beside the usual ones that each request came with.
     """
 
     def __init__(self) -> None:
@@ -51,10 +51,12 @@ class EmbeddingServer:
         self.window = 0
         self.tells_window = True
         self.asked: list[tuple[str, list[str]]] = []
+        self.carried: list[Mapping[str, str]] = []
 
-    async def __call__(self, request: bytes) -> tuple[int, bytes]:
+    async def __call__(self, request: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         body = json.loads(request)
         self.asked.append((body["input_type"], body["texts"]))
+        self.carried.append(headers)
         if self.fault == "refuse":
             raise ConnectionRefusedError("refused")
         await asyncio.sleep({"hang": 3600, "slow": 0.4}.get(self.fault, 0))

@@ -88,6 +88,11 @@ def test_the_metrics_library_is_imported_in_observe_alone() -> None:
     assert held == {"observe.py"}
 
 
+def test_the_library_of_traces_is_imported_in_tracing_alone() -> None:
+    held = {path.name for path in modules() if re.search(r"^\s*(import|from) opentelemetry", path.read_text(), re.M)}
+    assert held == {"tracing.py"}
+
+
 def test_imports_stand_on_top_but_for_the_two_places_where_start_up_time_asks_for_it() -> None:
     hidden = set()
     for path in modules():

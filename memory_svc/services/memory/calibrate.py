@@ -26,6 +26,7 @@ from memory_svc.embedding import Embedder
 from memory_svc.errors import Conflict, Invalid, Problem, Unavailable
 from memory_svc.services.operation import Effect, Request, Runtime, operation
 from memory_svc.settings import Settings
+from memory_svc.spans import NO_SPAN, Span
 from memory_svc.storage.interface import Sample, Storage
 
 Level = Literal["strict", "balanced", "lenient", "custom"]
@@ -149,9 +150,9 @@ async def calibrate_threshold(runtime: Runtime, request: CalibrateThreshold) -> 
         percentile=percentile,
         sample_size=request.sample_size,
     )
-    await runtime.storage.apply(runtime.write(PutPrecision(chosen)))
+    await runtime.apply(PutPrecision(chosen))
     old = await _present(runtime, request.agent_id)
-    found = await calibrated(runtime.storage, runtime.embedder, runtime.settings, request.agent_id)
+    found = await calibrated(runtime.storage, runtime.embedder, runtime.settings, request.agent_id, runtime.span)
     runtime.metrics.calibrations.inc()
     return Calibrated(
         agent_id=request.agent_id,
@@ -179,9 +180,9 @@ async def set_recall_precision(runtime: Runtime, request: SetRecallPrecision) ->
     chosen = msgspec.structs.replace(
         held, beta=request.beta or (BETAS[request.precision] if request.precision else 0.0)
     )
-    await runtime.storage.apply(runtime.write(PutPrecision(chosen)))
+    await runtime.apply(PutPrecision(chosen))
     try:
-        found = await calibrated(runtime.storage, runtime.embedder, runtime.settings, request.agent_id)
+        found = await calibrated(runtime.storage, runtime.embedder, runtime.settings, request.agent_id, runtime.span)
         runtime.metrics.calibrations.inc()
         done = Recalibrated(ok=True, new_threshold=found.summary.threshold)
     except Problem as problem:
@@ -230,8 +231,10 @@ def defaults_of(settings: Settings) -> str:
     return msgspec.json.encode(rule_of(settings, None)).decode()
 
 
-async def calibrated(storage: Storage, embedder: Embedder, settings: Settings, agent: str) -> Calibration:
-    """The agent's calibration by its memories and episodes as they are, kept.
+async def calibrated(
+    storage: Storage, embedder: Embedder, settings: Settings, agent: str, span: Span = NO_SPAN
+) -> Calibration:
+    """The agent's calibration by its memories and episodes as they are, kept. span: what it is done for.
 
     Raises Unavailable where there are no vectors of the questions, Conflict where there are too few rows.
     """
@@ -247,7 +250,7 @@ async def calibrated(storage: Storage, embedder: Embedder, settings: Settings, a
             f"The gate is calibrated by {ROWS_MIN} memories and episodes or more that have vectors; this agent has"
             f" {len(sample.rows)}, and until there are more nothing is held back"
         )
-    vectors = await embedder.embed(list(asked.values()), "query", EMBED_SECONDS_MAX)
+    vectors = await embedder.embed(list(asked.values()), "query", EMBED_SECONDS_MAX, span=span)
     found = {place: vector for place, vector in zip(asked, vectors or (), strict=bool(vectors)) if vector}
     if not found or any(each.fingerprint != fingerprint for each in found.values()):
         raise Unavailable(f"The gate is not calibrated without vectors: {embedder.reason}")

@@ -75,7 +75,7 @@ async def archive_episode(runtime: Runtime, request: ArchiveEpisode) -> Archived
     )
     passage = embedded(episode)
     vectors = await runtime.vector_of(passage)
-    applied = await runtime.storage.apply(runtime.write(PutEpisode(episode)), vectors)
+    applied = await runtime.apply(PutEpisode(episode), vectors=vectors)
     return Archived(
         episode_id=applied.id(),
         truncated=summary_cut or keywords_cut or UNSET,
@@ -87,7 +87,7 @@ async def archive_episode(runtime: Runtime, request: ArchiveEpisode) -> Archived
 async def delete_episode(runtime: Runtime, request: DeleteEpisode) -> EpisodeDeleted:
     """Erase an episode for good."""
     ref = Ref(Kind.EPISODE, request.episode_id)
-    await runtime.storage.apply(runtime.write(Forget(ref, owner(request.agent_id))))
+    await runtime.apply(Forget(ref, owner(request.agent_id)))
     return EpisodeDeleted(deleted_id=request.episode_id)
 
 

@@ -55,7 +55,7 @@ async def update_profile(runtime: Runtime, request: UpdateProfile) -> ProfileUpd
         reason = "empty after sanitization" if request.profile else "empty profile"
         return ProfileUpdated(ok=False, profiles_updated=0, reason=reason)
     profile = Profile(agent=request.agent_id, content=content, updated_at=utc(runtime.clock()))
-    await runtime.storage.apply(runtime.write(PutProfile(profile)))
+    await runtime.apply(PutProfile(profile))
     return ProfileUpdated(ok=True, profiles_updated=1, truncated=truncated or UNSET)
 
 

@@ -201,8 +201,8 @@ async def search(
     scope, depth = scope_of(runtime, request, times), _depth(request)
     text = request.query[:QUERY_CHARS_MAX]
     words = tuple(query_words(text))
-    with runtime.metrics.stage("embed"):
-        vector = await runtime.vector(text, "query")
+    with runtime.stage("embed") as embedding:
+        vector = await embedding.vector(text, "query")
     named, named_alone = names(text)
     query = Query(
         words,
@@ -219,13 +219,13 @@ async def search(
     channels = _channels(runtime, scope, vector)
 
     def judged(found: Candidates) -> Searched[T]:
-        with runtime.metrics.stage("fuse"):
+        with searching.stage("fuse"):
             verdict = _verdict(found, runtime.settings, request, query)
             ranking = ranked(found, runtime.settings, now, deep=request.deep)
             is_fallback = runtime.settings.confidence and _falls_short(found, verdict)
             return Searched(read(found, ranking, verdict), verdict, is_fallback, channels)
 
-    with runtime.metrics.stage("candidates"):
+    with runtime.stage("candidates") as searching:
         searched = await runtime.storage.search.candidates(scope, query, judged)
     runtime.metrics.judged(searched.verdict.outcome)
     return searched

@@ -220,7 +220,7 @@ async def store(runtime: Runtime, request: Store) -> Stored:
         return Stored(ok=False, result="rejected", reason=str(rejected), locked=locked)
     passage = embedded(draft.memory)
     vectors = await runtime.vector_of(passage)
-    applied = await runtime.storage.apply(runtime.write(PutMemory(draft.memory)), vectors)
+    applied = await runtime.apply(PutMemory(draft.memory), vectors=vectors)
     outcome = applied.outcomes[0]
     stored = outcome.result == "stored"
     receipt = await runtime.receipt(Ref(Kind.MEMORY, applied.id()), vectors, passage) if stored else None
@@ -257,7 +257,7 @@ async def update_memory(runtime: Runtime, request: UpdateMemory) -> Updated:
     passage = embedded(after) if after else Passage(content or "")
     vectors = await runtime.vector_of(passage) if after and content is not None else {}
     change = ChangeMemory(request.memory_id, content, agent, expires_at=expires_at)
-    await runtime.storage.apply(runtime.write(change), vectors)
+    await runtime.apply(change, vectors=vectors)
     receipt = await runtime.receipt(Ref(Kind.MEMORY, request.memory_id), vectors, passage)
     return Updated(
         updated_id=request.memory_id,
@@ -270,21 +270,21 @@ async def update_memory(runtime: Runtime, request: UpdateMemory) -> Updated:
 @operation(needs=Permission.WRITE, effect=Effect.ERASE)
 async def delete_memory(runtime: Runtime, request: DeleteMemory) -> Deleted:
     """Erase a memory for good. Refused while it is locked."""
-    await runtime.storage.apply(runtime.write(Forget(Ref(Kind.MEMORY, request.memory_id), owner(request.agent_id))))
+    await runtime.apply(Forget(Ref(Kind.MEMORY, request.memory_id), owner(request.agent_id)))
     return Deleted(deleted_id=request.memory_id)
 
 
 @operation(needs=Permission.WRITE, effect=Effect.CHANGE)
 async def lock_memory(runtime: Runtime, request: LockMemory) -> Locked:
     """Protect a memory from being edited or deleted. It ranks no higher for it."""
-    await runtime.storage.apply(runtime.write(SetLock(request.memory_id, True, owner(request.agent_id))))
+    await runtime.apply(SetLock(request.memory_id, True, owner(request.agent_id)))
     return Locked(locked_id=request.memory_id)
 
 
 @operation(needs=Permission.WRITE, effect=Effect.CHANGE)
 async def unlock_memory(runtime: Runtime, request: LockMemory) -> Unlocked:
     """Let a memory be edited and deleted again."""
-    await runtime.storage.apply(runtime.write(SetLock(request.memory_id, False, owner(request.agent_id))))
+    await runtime.apply(SetLock(request.memory_id, False, owner(request.agent_id)))
     return Unlocked(unlocked_id=request.memory_id)
 
 
@@ -293,7 +293,7 @@ async def delete_agent_data(runtime: Runtime, request: DeleteAgentData) -> Agent
     """Erase everything of an agent for good: memories (locked ones too), episodes, profiles."""
     if not request.agent_id:
         raise Invalid("agent_id is required for bulk deletion: name the agent")
-    applied = await runtime.storage.apply(runtime.write(ForgetAgent(request.agent_id)))
+    applied = await runtime.apply(ForgetAgent(request.agent_id))
     counts = applied.outcomes[0].counts
     return AgentDeleted(
         agent_id=request.agent_id,

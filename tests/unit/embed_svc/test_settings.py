@@ -8,7 +8,7 @@ import pytest
 
 from embed_svc import settings
 from embed_svc.errors import Invalid
-from embed_svc.settings import Settings, load
+from embed_svc.settings import Settings, load, traces_asked
 
 
 def test_nothing_set_serves_on_loopback_with_a_data_folder_of_the_user() -> None:
@@ -81,3 +81,39 @@ def test_libraries_are_told_to_report_nothing(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, "0")
     settings.quieten_libraries()
     assert os.environ["HF_HUB_DISABLE_TELEMETRY"] == os.environ["DO_NOT_TRACK"] == "1"
+
+
+NAMED = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "asked"),
+    [
+        ({}, False),
+        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SERVICE_NAME": "x"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": " "}, False),
+        (NAMED, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://collector.example/v1/traces"}, True),
+        (NAMED | {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, True),
+        (NAMED | {"OTEL_TRACES_EXPORTER": "none"}, False),
+        (NAMED | {"OTEL_SDK_DISABLED": "TRUE"}, False),
+        (NAMED | {"OTEL_SDK_DISABLED": "false"}, True),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_TRACES_EXPORTER": "zipkin"}, False),
+    ],
+)
+def test_traces_are_asked_for_by_naming_a_collector(environ: dict[str, str], asked: bool) -> None:
+    assert traces_asked(environ) is asked
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        (NAMED | {"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER: 'zipkin' .*set otlp, or none"),
+        (NAMED | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' .*4318"),
+        (NAMED | {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"}, "http/json"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"}, "OTEL_EXPORTER_OTLP_ENDPOINT.*write it like"),
+    ],
+)
+def test_traces_in_a_way_that_is_not_spoken_stop_the_start(environ: dict[str, str], told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        traces_asked(environ)

@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import anyio
 import msgspec
@@ -273,7 +273,7 @@ async def test_each_caller_is_told_in_full_once_for_each_failure(tmp_path: objec
 async def test_how_far_a_text_was_read_is_taken_from_what_the_server_says_where_that_makes_sense(
     told: object, read: int | None
 ) -> None:
-    async def send(_: bytes) -> tuple[int, bytes]:
+    async def send(_: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         return 200, msgspec.json.encode({"embeddings": [[1.0]], "dimensions": 1, "token_info": told})
 
     client = Embedder(Settings(data_dir="unused"), Metrics(), send)

@@ -3,7 +3,7 @@
 import pytest
 
 from memory_svc.errors import Invalid
-from memory_svc.settings import load
+from memory_svc.settings import load, traces_asked
 
 
 def test_without_any_variable_the_defaults_hold() -> None:
@@ -39,3 +39,39 @@ def test_the_value_of_a_bad_setting_is_not_repeated() -> None:
     with pytest.raises(Invalid) as refused:
         load({"MEMORY_PORT": "s3cret"})
     assert "s3cret" not in refused.value.text
+
+
+NAMED = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "asked"),
+    [
+        ({}, False),
+        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SERVICE_NAME": "x"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": " "}, False),
+        (NAMED, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://collector.example/v1/traces"}, True),
+        (NAMED | {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, True),
+        (NAMED | {"OTEL_TRACES_EXPORTER": "none"}, False),
+        (NAMED | {"OTEL_SDK_DISABLED": "TRUE"}, False),
+        (NAMED | {"OTEL_SDK_DISABLED": "false"}, True),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_TRACES_EXPORTER": "zipkin"}, False),
+    ],
+)
+def test_traces_are_asked_for_by_naming_a_collector(environ: dict[str, str], asked: bool) -> None:
+    assert traces_asked(environ) is asked
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        (NAMED | {"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER: 'zipkin' .*set otlp, or none"),
+        (NAMED | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' .*4318"),
+        (NAMED | {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"}, "http/json"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"}, "OTEL_EXPORTER_OTLP_ENDPOINT.*write it like"),
+    ],
+)
+def test_traces_in_a_way_that_is_not_spoken_stop_the_start(environ: dict[str, str], told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        traces_asked(environ)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -179,8 +180,8 @@ async def test_a_denser_part_of_a_text_is_cut_into_shorter_blocks(house: House) 
 async def test_where_further_blocks_do_not_come_the_first_one_speaks_until_they_do(house: House) -> None:
     send = house.embedder._send
 
-    async def only_the_first(body: bytes) -> tuple[int, bytes]:
-        return await send(body) if b"Does the embedding server answer" not in body else (503, b"{}")
+    async def only_the_first(body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        return await send(body, headers) if b"Does the embedding server answer" not in body else (503, b"{}")
 
     house.embedder._send = only_the_first
     stored = await house.call("store", agent_id="a", content=filler(1500) + FACT)
@@ -195,9 +196,9 @@ async def test_where_further_blocks_do_not_come_the_first_one_speaks_until_they_
 async def test_a_store_waits_for_further_blocks_no_longer_than_is_set_and_that_opens_no_breaker(house: House) -> None:
     send = house.embedder._send
 
-    async def slow(body: bytes) -> tuple[int, bytes]:
+    async def slow(body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         await asyncio.sleep(0 if b"Does the embedding server answer" not in body else 0.5)
-        return await send(body)
+        return await send(body, headers)
 
     house.embedder._send = slow
     for number in range(3):

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from memory_svc.errors import Invalid
+from memory_svc.spans import Carrier
 from memory_svc.transports.caller import Names, call_for, local_caller, request_id_from
 
 TOKYO = ZoneInfo("Asia/Tokyo")
@@ -47,3 +48,17 @@ def test_a_key_that_is_none_is_refused(key: Any) -> None:
 
 def test_what_the_message_says_goes_before_its_headers() -> None:
     assert Names("a", None).over(Names("b", "UTC")) == Names("a", "UTC")
+
+
+def test_a_trace_comes_in_headers_or_in_meta_and_is_taken_whole_from_one_of_them() -> None:
+    said = Names.of_meta({"traceparent": "00-a"})
+    headed = Names.of_headers({"traceparent": "00-b", "tracestate": "of=others"})
+    assert headed.carrier == Carrier("00-b", "of=others")
+    assert said.over(headed).carrier == Carrier("00-a")
+    assert Names.of_meta({}).over(headed).carrier == headed.carrier
+    assert call_for(local_caller(), "rest", headed, dt.UTC).carrier == headed.carrier
+
+
+@pytest.mark.parametrize("traceparent", [5, ["00-a"], {}, "", "x" * 513])
+def test_a_trace_that_is_none_is_left_out(traceparent: Any) -> None:
+    assert Names.of_meta({"traceparent": traceparent, "tracestate": "of=others"}).carrier is None
