@@ -5,6 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -209,6 +210,17 @@ def test_nothing_goes_out_but_to_the_embedding_server_and_to_ask_for_names(every
     assert goes_out(asked, "model-download") == {"0.0.0.0/0", "::/0", DNS}
 
 
+def test_traces_are_sent_where_they_are_let_out_and_nowhere_else(everything: Everything) -> None:
+    for name, manifests in everything.items():
+        for service in of_kind(manifests, "Deployment"):
+            variables = environment(manifests, service, **POD)
+            settings = memory_settings if service == "memory-svc" else embed_settings
+            assert settings.traces_asked(variables) is ("traces" in name), name
+            if "traces" in name:
+                assert urlsplit(variables["OTEL_EXPORTER_OTLP_ENDPOINT"]).port == 4318
+                assert "kubernetes.io/metadata.name=observability" in goes_out(manifests, service)
+
+
 def goes_out(manifests: list[Manifest], name: str) -> set[str]:
     """Where the pods of that name may go."""
     labels = pods(manifests)[name]["metadata"]["labels"]
@@ -272,7 +284,7 @@ def test_the_kustomizations_in_the_guides_can_be_built(tree: Tree) -> None:
     guide = "\n".join(path.read_text(encoding="utf-8") for path in guides)
     first, *more = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", guide, flags=re.DOTALL))
     asked = json.loads(json.dumps(first).replace("../agent-memory/k8s/", "../"))
-    asked["components"] += ["../components/model", "../components/ingress"]
+    asked["components"] += ["../components/model", "../components/ingress", "../components/traces"]
     for part in more:
         for key, value in part.items():
             asked.setdefault(key, []).extend(value)
@@ -284,6 +296,8 @@ def test_the_kustomizations_in_the_guides_can_be_built(tree: Tree) -> None:
     ingress = of_kind(built, "Ingress")["memory-svc"]["spec"]
     assert ingress["rules"][0]["host"] == ingress["tls"][0]["hosts"][0] == "memory.your-company.example"
     assert environment(built, "memory-svc", **POD)["PUBLIC_NAMES"] == "memory.your-company.example"
+    for name in ("memory-svc", "embed-svc"):
+        assert environment(built, name, **POD)["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://alloy.observability:4318"
 
 
 def test_the_model_that_is_fetched_is_one_there_is_and_the_one_that_is_served(whole: list[Manifest]) -> None:
