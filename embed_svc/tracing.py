@@ -36,6 +36,8 @@ class Tracing(Tracer):
     """Sends spans to the collector that the environment names, in batches, from a thread of its own."""
 
     def __init__(self) -> None:
+        # It would log a header that it cannot read, and headers hold credentials.
+        logging.getLogger("opentelemetry.util.re").setLevel(logging.CRITICAL)
         self._exporter = Telling(OTLPSpanExporter())
         self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))

@@ -284,6 +284,7 @@ def traces_asked(environ: Mapping[str, str]) -> bool:
     exporter = said("OTEL_TRACES_EXPORTER").lower() or "otlp"
     collector = said("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
     protocol = said("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    headers = said("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
     if said("OTEL_SDK_DISABLED").lower() == "true" or exporter == "none" or not collector:
         return False
     if exporter != "otlp":
@@ -295,6 +296,8 @@ def traces_asked(environ: Mapping[str, str]) -> bool:
         )
     if not COLLECTOR.fullmatch(collector):
         raise Invalid("OTEL_EXPORTER_OTLP_ENDPOINT: is no address; write it like http://127.0.0.1:4318")
+    if any("=" not in header for header in headers.split(",") if header.strip()):
+        raise Invalid("OTEL_EXPORTER_OTLP_HEADERS: one is no header; write them like name=value,other=value")
     return True
 
 

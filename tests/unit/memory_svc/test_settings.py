@@ -70,8 +70,15 @@ def test_traces_are_asked_for_by_naming_a_collector(environ: dict[str, str], ask
         (NAMED | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' .*4318"),
         (NAMED | {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"}, "http/json"),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"}, "OTEL_EXPORTER_OTLP_ENDPOINT.*write it like"),
+        (NAMED | {"OTEL_EXPORTER_OTLP_HEADERS": "a=b,s3cret"}, "OTEL_EXPORTER_OTLP_HEADERS.*write them like"),
     ],
 )
 def test_traces_in_a_way_that_is_not_spoken_stop_the_start(environ: dict[str, str], told: str) -> None:
     with pytest.raises(Invalid, match=told):
         traces_asked(environ)
+
+
+def test_a_header_for_the_collector_is_not_repeated() -> None:
+    with pytest.raises(Invalid) as refused:
+        traces_asked(NAMED | {"OTEL_EXPORTER_OTLP_HEADERS": "s3cret"})
+    assert "s3cret" not in str(refused.value)

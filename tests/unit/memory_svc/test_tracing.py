@@ -161,6 +161,14 @@ def test_that_spans_are_not_taken_is_told_once_and_that_they_are_again(
     ]
 
 
+def test_a_header_for_the_collector_that_cannot_be_sent_is_not_logged(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"a b={SECRET}")
+    sent(collector, lambda _: None)
+    assert SECRET not in caplog.text
+
+
 def test_the_log_line_of_an_operation_names_its_trace(collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "memory_svc")
 
