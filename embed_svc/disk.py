@@ -1,6 +1,8 @@
 """Writing a file whole or not at all, whoever else writes it and whenever the process dies."""
 
+import errno
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -43,3 +45,17 @@ def _place(draft: Path, file: Path) -> None:
         if file.exists():
             raise FileExistsError(file) from None
         draft.replace(file)
+
+
+def refusal(file: Path, error: OSError) -> str:
+    """Say why a file of the data folder cannot be had, and what mends it."""
+    if error.errno in (errno.EACCES, errno.EPERM) and sys.platform != "win32":
+        user = f"{os.geteuid()}:{os.getegid()}"
+        return (
+            f"user {user} may not read and write {file}: as root run `chown -R {user} {file.parent}` (of a container: "
+            "on the folder that is mounted there), or set EMBED_DATA_DIR"
+        )
+    return (
+        f"{file} cannot be written ({error.strerror or type(error).__name__}): free the disk, or mount {file.parent} "
+        "so that it can be written, or set EMBED_DATA_DIR"
+    )

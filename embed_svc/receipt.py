@@ -30,6 +30,8 @@ def read(declaration: Declaration, data_dir: Path) -> Receipt | None:
         return msgspec.json.decode(file.read_bytes(), type=Receipt)
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        raise Invalid(disk.refusal(file, error)) from None
     except (OSError, ValueError) as error:
         raise Invalid(
             f"{file} says which files of {declaration.name} were fetched and cannot be read ({type(error).__name__}). "
@@ -61,7 +63,4 @@ def _write(declaration: Declaration, receipt: Receipt, data_dir: Path) -> None:
     try:
         disk.replace(file, msgspec.json.format(msgspec.json.encode(receipt), indent=2) + b"\n")
     except OSError as error:
-        raise Unavailable(
-            f"{file} cannot be written ({type(error).__name__}): free the disk or correct the rights, or set "
-            "EMBED_DATA_DIR"
-        ) from error
+        raise Unavailable(disk.refusal(file, error)) from error

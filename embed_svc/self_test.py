@@ -95,6 +95,8 @@ def _read(file: Path) -> Reference | None:
         np.frombuffer(b"".join(kept.vectors), "<f4")
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        raise Invalid(disk.refusal(file, error)) from None
     except (OSError, ValueError) as error:
         raise Invalid(
             f"{file} holds the vectors that the model made before and cannot be read ({type(error).__name__}). Restore "
@@ -108,10 +110,7 @@ def _keep(file: Path, fingerprint: str, vectors: Floats) -> None:
     try:
         disk.replace(file, msgspec.json.encode(Reference(fingerprint, rows)))
     except OSError as error:
-        raise Unavailable(
-            f"{file} cannot be written ({type(error).__name__}): free the disk or correct the rights, or set "
-            "EMBED_DATA_DIR"
-        ) from error
+        raise Unavailable(disk.refusal(file, error)) from error
 
 
 def _one_by_one(model: Model, batch: Sequence[Tokens]) -> Floats:

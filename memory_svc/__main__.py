@@ -12,6 +12,7 @@ from memory_svc.errors import Problem
 VERBS: Mapping[str, str] = {
     "run": "start both services on this machine and print how to connect",
     "serve": "serve MCP and HTTP on one port",
+    "probe": "ask the server of these settings whether it is well, as a container does",
     "stdio": "serve MCP on standard input and output",
     "reembed": "give vectors of the present model to every row that lacks one",
     "eval": "ask labelled questions, and tell how good the answers are and what they take",

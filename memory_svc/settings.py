@@ -1,5 +1,6 @@
 """The settings of the memory server, read once. Nothing else reads the environment."""
 
+import errno
 import os
 import re
 import sys
@@ -309,6 +310,19 @@ def default_data_dir(environ: Mapping[str, str]) -> Path:
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "agent-memory"
     return Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "agent-memory"
+
+
+def refusal(path: Path, error: OSError) -> str:
+    """Why a file of the data folder cannot be had, and what mends it."""
+    if error.errno == errno.EROFS:
+        return f"{path}: the file system cannot be written; mount {path.parent} so that it can"
+    if error.errno in (errno.EACCES, errno.EPERM) and sys.platform != "win32":
+        user = f"{os.geteuid()}:{os.getegid()}"
+        return (
+            f"{path}: user {user} may not read and write there; as root run `chown -R {user} {path.parent}` (of a"
+            " container: on the folder that is mounted there)"
+        )
+    return f"{path}: {error.strerror or error}"
 
 
 def environment() -> Mapping[str, str]:

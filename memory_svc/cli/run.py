@@ -2,27 +2,23 @@
 
 import argparse
 import contextlib
-import json
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from memory_svc.cli.probe import reached, unwell
 from memory_svc.errors import Invalid, Unavailable
 from memory_svc.settings import Settings, environment, load
 
 ADDRESSES = {"EMBED_HOST": "127.0.0.1", "EMBED_PORT": "8401", "MEMORY_HOST": "127.0.0.1", "MEMORY_PORT": "8402"}
-EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 PORT_MAX = 65_535
 POLL_SECONDS = 0.2
 TELL_SECONDS = 10.0
 STOP_SECONDS = 30.0
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 QUIET = {"EMBED_LOG_LEVEL": "warning", "MEMORY_LOG_LEVEL": "warning"}
 
 
@@ -52,15 +48,7 @@ class Service:
         """
         if self.ended:
             raise Unavailable(f"{self.name} ended with status {self._process.returncode}; it says why above")
-        try:
-            with DIRECT.open(f"{self.url}/readyz", timeout=2):
-                return None
-        except urllib.error.HTTPError as answer:
-            with contextlib.suppress(ValueError, KeyError):
-                return str(json.loads(answer.read())["error"])
-            return f"status {answer.code}"
-        except OSError:
-            return "starting"
+        return unwell(self.url, "readyz") or None
 
     def stop(self) -> None:
         """Ask it to stop, and wait until it has."""
@@ -114,9 +102,7 @@ def with_addresses(environ: Mapping[str, str]) -> dict[str, str]:
 
 def url_of(environ: Mapping[str, str], prefix: str) -> str:
     """The address under which this machine reaches a service."""
-    host = environ[f"{prefix}_HOST"]
-    reached = EVERYWHERE.get(host, host)
-    return f"http://{f'[{reached}]' if ':' in reached else reached}:{environ[f'{prefix}_PORT']}"
+    return reached(environ[f"{prefix}_HOST"], environ[f"{prefix}_PORT"])
 
 
 @contextlib.contextmanager

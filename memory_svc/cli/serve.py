@@ -35,8 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(settings: Settings, *, traced: bool, stdio: bool) -> None:
-    token = token_for(settings)
     async with app.opened(settings, traced=traced) as parts:
+        token = token_for(settings)
         mcp = Mcp(parts.catalogue, settings)
         beside = functools.partial(run_stdio, mcp, on_signals=False) if stdio else None
         await serve(build_app(mcp, settings, token, parts.ready), settings, mcp.leave, beside)

@@ -13,7 +13,7 @@ from pathlib import Path
 from memory_svc.domain.access.principal import OWNER, Principal
 from memory_svc.errors import Invalid, Unauthenticated
 from memory_svc.observe import log
-from memory_svc.settings import Settings
+from memory_svc.settings import Settings, refusal
 
 TOKEN_BYTES = 32
 TOKEN_FILE_BYTES_MAX = 4096
@@ -36,11 +36,11 @@ def load_or_make_token(path: Path) -> str:
 
     Raises Invalid as `load_token` does, or when the file cannot be made.
     """
-    if not path.exists():
-        try:
+    try:
+        if not path.exists():
             _make(path)
-        except OSError as error:
-            raise Invalid(f"{path}: the token cannot be made here: {error.strerror}") from error
+    except OSError as error:
+        raise Invalid(f"The token cannot be made here: {refusal(path, error)}") from error
     return load_token(path)
 
 

@@ -93,8 +93,8 @@ def alertmanager(folder: Path, receiver: str) -> Iterator[str]:
     """The address of an Alertmanager that tells this receiver."""
     written = folder / "alertmanager.yml"
     folder.mkdir()
-    replaced = SHORTER | {"http://alert-receiver:8080/alerts": receiver}
-    written.write_text(_replaced((COMMITTED / "alertmanager" / "alertmanager.yml").read_text(), replaced))
+    values = SHORTER | {"http://alert-receiver:8080/alerts": receiver}
+    written.write_text(replaced((COMMITTED / "alertmanager" / "alertmanager.yml").read_text(), values))
     command = [debian("prometheus-alertmanager", "prometheus-alertmanager"), f"--config.file={written}"]
     port = free_port()
     arguments = [f"--storage.path={folder}", "--cluster.listen-address=", f"--web.listen-address=127.0.0.1:{port}"]
@@ -114,7 +114,7 @@ def prometheus(folder: Path, memory: Process, embed: Process, alerts: str, embed
         "localhost:9090": f"127.0.0.1:{port}",
     }
     for path in (folder / "prometheus.yml", *(folder / "rules").iterdir()):
-        path.write_text(_replaced(path.read_text(), SHORTER | addresses))
+        path.write_text(replaced(path.read_text(), SHORTER | addresses))
     (folder / "secrets").mkdir()
     (folder / "secrets" / "memory_token").write_text(memory.token)
     (folder / "secrets" / "embed_token").write_text(embed_token)
@@ -149,7 +149,8 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _replaced(text: str, replaced: Mapping[str, str]) -> str:
-    for before, after in replaced.items():
+def replaced(text: str, values: Mapping[str, str]) -> str:
+    """The text with each of these in place of what it stands for."""
+    for before, after in values.items():
         text = text.replace(before, after)
     return text

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from memory_svc.errors import Unavailable
 from memory_svc.observe import log
+from memory_svc.settings import refusal
 
 if sys.platform == "win32":
     import msvcrt
@@ -27,7 +28,7 @@ def file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"Cannot open {path}: {error.strerror}; see that this user may write there") from error
+        raise Unavailable(f"Cannot open {refusal(path, error)}") from error
 
 
 @contextlib.contextmanager

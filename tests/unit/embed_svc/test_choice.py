@@ -1,5 +1,8 @@
 """Choosing once, writing it down, and keeping to it."""
 
+import errno
+import os
+import re
 import threading
 from pathlib import Path
 
@@ -168,3 +171,12 @@ def test_a_record_that_cannot_be_written_is_told_with_its_file(tmp_path: Path) -
     (tmp_path / "data").write_text("a file where the folder should be")
     with pytest.raises(Unavailable, match="no vector is served before its model is recorded"):
         choice.keep(tmp_path / "data" / "model.json", choice.new_record(MINILM, "test"))
+
+
+def test_a_record_that_this_user_may_not_read_names_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(Invalid, match=re.escape(f"as root run `chown -R {os.geteuid()}:{os.getegid()} {tmp_path}`")):
+        choice.read(tmp_path / "model.json")

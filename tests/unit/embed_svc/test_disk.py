@@ -1,5 +1,7 @@
 """Files that are whole or not there."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,11 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
         disk.replace(tmp_path / "record", b"two")
     assert (tmp_path / "record").read_bytes() == b"one"
     assert names(tmp_path) == ["record"]
+
+
+def test_who_may_not_write_is_told_what_to_run(tmp_path: Path) -> None:
+    said = disk.refusal(tmp_path / "model.json", PermissionError(errno.EACCES, "Permission denied"))
+    assert f"as root run `chown -R {os.geteuid()}:{os.getegid()} {tmp_path}`" in said
+    said = disk.refusal(tmp_path / "model.json", OSError(errno.EROFS, "Read-only file system"))
+    assert said.startswith(f"{tmp_path}/model.json cannot be written (Read-only file system): ")
+    assert "chown" not in said

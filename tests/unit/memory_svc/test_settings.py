@@ -1,9 +1,13 @@
 """Settings: read once, nothing unknown, nothing out of its limits."""
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
 
 from memory_svc.errors import Invalid
-from memory_svc.settings import load, traces_asked
+from memory_svc.settings import load, refusal, traces_asked
 
 
 def test_without_any_variable_the_defaults_hold() -> None:
@@ -82,3 +86,10 @@ def test_a_header_for_the_collector_is_not_repeated() -> None:
     with pytest.raises(Invalid) as refused:
         traces_asked(NAMED | {"OTEL_EXPORTER_OTLP_HEADERS": "s3cret"})
     assert "s3cret" not in str(refused.value)
+
+
+def test_who_may_not_use_the_data_folder_is_told_what_to_run(tmp_path: Path) -> None:
+    said = refusal(tmp_path / "memory.db", PermissionError(errno.EACCES, "Permission denied"))
+    assert f"as root run `chown -R {os.geteuid()}:{os.getegid()} {tmp_path}`" in said
+    assert "mount" in refusal(tmp_path / "memory.db", OSError(errno.EROFS, "Read-only file system"))
+    assert refusal(tmp_path / "memory.db", OSError(errno.ENOSPC, "No space left")).endswith(": No space left")
