@@ -127,7 +127,7 @@ def embedding_server() -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            status, body = asyncio.run(answer(self.rfile.read(int(self.headers["Content-Length"]))))
+            status, body = asyncio.run(answer(self.rfile.read(int(self.headers["Content-Length"])), {}))
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
