@@ -36,7 +36,7 @@ services:
                 self.end_headers()
         http.server.HTTPServer(("", 8080), Handler).serve_forever()
 """
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 
 
 class Memory:

@@ -11,7 +11,7 @@ from embed_svc.models import DEFAULT
 from tests.support.containers import BASE, IMAGES, Podman, until
 from tests.support.processes import NO_HUB
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 
 HARDENED = (
     "--read-only",
