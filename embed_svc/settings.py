@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -120,6 +120,9 @@ def load(environ: Mapping[str, str]) -> Settings:
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at `$.")
         name = PREFIX + place.rstrip("`").upper()
+        if said.startswith("Invalid enum value"):
+            words = get_args(get_args(get_type_hints(Settings, include_extras=True)[place.rstrip("`")])[0])
+            said = f"is none of {', '.join(words)}"
         raise Invalid(f"{name}: {said[:1].lower()}{said[1:]}. Correct it, or unset it for its default") from None
     _refuse_contradictions(settings)
     if settings.data_dir:

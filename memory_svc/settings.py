@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from memory_svc.errors import Invalid
+from memory_svc.misfit import misfit
 
 PREFIX = "MEMORY_"
 COLLECTOR = re.compile(r"https?://[^/\s]\S*")
@@ -269,8 +270,8 @@ def load(environ: Mapping[str, str]) -> Settings:
     try:
         return msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as error:
-        text, _, field = str(error).partition(" - at `$.")
-        raise Invalid(f"{PREFIX}{field.rstrip('`').upper()}: {text}") from error
+        field, wrong = misfit(error, Settings)
+        raise Invalid(f"{PREFIX}{field.upper()}: {wrong}") from error
 
 
 def traces_asked(environ: Mapping[str, str]) -> bool:

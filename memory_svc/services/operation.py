@@ -22,6 +22,7 @@ from memory_svc.domain.memory import Ref, Vector, utc
 from memory_svc.domain.scope import Scope
 from memory_svc.embedding import Embedder, Role
 from memory_svc.errors import Denied, Invalid, NotFound, Unavailable
+from memory_svc.misfit import misfit
 from memory_svc.observe import Metrics, Stage
 from memory_svc.services import blocks
 from memory_svc.services.limits import Limits
@@ -273,7 +274,7 @@ def read(request: type[RequestType], arguments: Mapping[str, Any]) -> tuple[Requ
     try:
         return msgspec.convert(given, request), sorted(name for name in arguments if name not in known)
     except msgspec.ValidationError as error:
-        raise Invalid(_explained(str(error))) from error
+        raise Invalid(_explained(error, request)) from error
 
 
 def _refuse_unsendable(place: str, value: object, depth: int = 0) -> None:
@@ -298,11 +299,10 @@ def _refuse_unsendable(place: str, value: object, depth: int = 0) -> None:
             _refuse_unsendable(f"{place}[{at}]", inner, depth + 1)
 
 
-def _explained(text: str) -> str:
+def _explained(error: msgspec.ValidationError, request: type[Request]) -> str:
     """`field: what is wrong` from msgspec's words."""
-    wrong, _, place = text.partition(" - at `$")
+    place, wrong = misfit(error, request)
     missing = re.search(r"missing required field `(\w+)`", wrong)
-    inside = place.rstrip("`").lstrip(".")
     if missing:
-        return f"{inside + '.' if inside else ''}{missing[1]}: is required; give it"
-    return f"{inside or 'arguments'}: {wrong.replace('`', '')}"
+        return f"{place + '.' if place else ''}{missing[1]}: is required; give it"
+    return f"{place or 'arguments'}: {wrong.replace('`', '')}"

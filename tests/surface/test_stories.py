@@ -112,6 +112,11 @@ async def test_story_of_recall(call: Call) -> None:
         assert [row["ref"] for row in answer["messages"]] == ["mem:4"]
     failed(await call("recall", agent_id="a", query="x", time_cue={"confidence": "sure"}), "invalid", "time_cue: give")
     failed(await call("recall", agent_id="a", query="x", as_of="then"), "invalid", "as_of: 'then' is no")
+    failed(
+        await call("recall", agent_id="a", query="x", include=["memories", "dreams"]),
+        "invalid",
+        "include[1]: is none of episodes, memories; give one of them",
+    )
     await call("store", agent_id="a", content="filler " * 200 + "pears are green")
     row = (await call("recall", agent_id="a", query="pears"))["messages"][-1]
     assert (row["content_len"], row["excerpt_basis"]) == (1415, "lexical")
@@ -256,7 +261,7 @@ async def test_story_of_reconstruct(call: Call) -> None:
 async def test_story_of_calibrate_threshold(call: Call) -> None:
     refused = await call("calibrate_threshold", agent_id="a")
     assert (refused["ok"], refused["code"], refused["retry"]) == (False, "unavailable", True)
-    failed(await call("calibrate_threshold", agent_id="a", method="guess"), "invalid", "method:")
+    failed(await call("calibrate_threshold", agent_id="a", method="guess"), "invalid", "method: is none of percentile,")
     failed(await call("calibrate_threshold", agent_id="a", sample_size=5), "invalid", "sample_size:")
 
 

@@ -30,7 +30,7 @@ def test_what_is_set_is_taken_in_its_type() -> None:
         ({"EMBED_PORT": "high"}, "EMBED_PORT: expected `int`"),
         ({"EMBED_PORT": "65536"}, "EMBED_PORT: expected `int` <= 65535"),
         ({"EMBED_QUEUE_TEXTS_MAX": "99"}, "EMBED_QUEUE_TEXTS_MAX: expected `int` >= 100"),
-        ({"EMBED_LOG_LEVEL": "loud"}, "EMBED_LOG_LEVEL: invalid enum value"),
+        ({"EMBED_LOG_LEVEL": "loud"}, "EMBED_LOG_LEVEL: is none of debug, info, warning, error. Correct"),
         ({"EMBED_MODEL": " "}, "EMBED_MODEL is empty"),
         (
             {"EMBED_HOST": "0.0.0.0"},

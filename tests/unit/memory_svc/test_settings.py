@@ -28,7 +28,10 @@ def test_variables_are_read_as_their_types() -> None:
         ({"MEMORY_PROT": "1"}, "MEMORY_PROT"),
         ({"MEMORY_PORT": "eighty"}, "MEMORY_PORT"),
         ({"MEMORY_PORT": "70000"}, "MEMORY_PORT"),
-        ({"MEMORY_LOG_LEVEL": "loud"}, "MEMORY_LOG_LEVEL"),
+        (
+            {"MEMORY_LOG_LEVEL": "loud"},
+            "MEMORY_LOG_LEVEL: is none of debug, error, info, warning; give one of them",
+        ),
         ({"MEMORY_ALLOW_UNAUTHENTICATED_HTTP": "maybe"}, "MEMORY_ALLOW_UNAUTHENTICATED_HTTP"),
         ({"MEMORY_DATA_DIR": ""}, "MEMORY_DATA_DIR"),
         ({"MEMORY_EMBEDDING_URL": "not a url"}, "MEMORY_EMBEDDING_URL"),
@@ -39,9 +42,10 @@ def test_what_cannot_be_used_stops_the_start_and_is_named(environ: dict[str, str
         load(environ)
 
 
-def test_the_value_of_a_bad_setting_is_not_repeated() -> None:
+@pytest.mark.parametrize("name", ["MEMORY_PORT", "MEMORY_LOG_LEVEL"])
+def test_the_value_of_a_bad_setting_is_not_repeated(name: str) -> None:
     with pytest.raises(Invalid) as refused:
-        load({"MEMORY_PORT": "s3cret"})
+        load({name: "s3cret"})
     assert "s3cret" not in refused.value.text
 
 
