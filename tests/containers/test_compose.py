@@ -2,16 +2,15 @@
 
 import json
 import shutil
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.containers import IMAGES, Compose, Podman, until
+from embed_svc.models import DEFAULT
+from tests.support.containers import IMAGES, Compose, Memory, Podman, until
 from tests.support.monitoring import COMMITTED, SHORTER, replaced
-from tests.support.processes import free_port
+from tests.support.processes import NO_HUB, free_port
 
 MONITORING = "localhost/agent-memory-tests/monitoring:latest"
 # Debian's programs have other names, and someone must be told of alerts.
@@ -39,28 +38,6 @@ services:
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 
 
-class Memory:
-    """The published memory server."""
-
-    def __init__(self, port: int, token: str) -> None:
-        self._url, self._token = f"http://127.0.0.1:{port}", token
-
-    def call(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """The answer of an operation."""
-        answer: dict[str, Any] = json.loads(self._ask(f"/v1/{name}", json.dumps(arguments).encode()))
-        return answer
-
-    def gauge(self, name: str) -> float:
-        """The value of a metric without labels."""
-        lines = self._ask("/metrics").decode().splitlines()
-        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
-
-    def _ask(self, path: str, body: bytes | None = None) -> bytes:
-        asked = urllib.request.Request(self._url + path, body, {"Authorization": f"Bearer {self._token}"})
-        with urllib.request.urlopen(asked, timeout=30) as answer:
-            return bytes(answer.read())
-
-
 @pytest.fixture(scope="module")
 def port() -> int:
     """Where the memory server is published."""
@@ -71,7 +48,7 @@ def port() -> int:
 def compose(podman: Podman, port: int) -> Iterator[Compose]:
     """The project, up and healthy, under a name of its own."""
     with podman.serving() as socket:
-        made = Compose(podman, socket, f"tests-{port}", MEMORY_PUBLISH=f"127.0.0.1:{port}")
+        made = Compose(podman, socket, f"tests-{port}", MEMORY_PUBLISH=f"127.0.0.1:{port}", HF_ENDPOINT=NO_HUB)
         try:
             made.up()
             yield made
@@ -140,6 +117,17 @@ def test_nothing_else_is_published_and_embeddings_have_no_way_out(compose: Compo
     assert published == [("memory", "127.0.0.1", port)]
     tried = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=3)"
     assert "Error" in podman.run("exec", running["embed"]["ID"], "python", "-c", tried, status=None)
+
+
+def test_the_hub_is_asked_by_download_alone(compose: Compose, podman: Podman) -> None:
+    name = f"{compose.project}-download"
+    compose.run("run", "--detach", "--name", name, "download", DEFAULT.name)
+    until(lambda: podman.inspect(name)["State"]["Status"] == "exited", 60, "the end of the download")
+    assert podman.inspect(name)["State"]["ExitCode"] == 1
+    assert "the model hub cannot be reached" in podman.logs(name)
+    running = map(json.loads, compose.run("ps", "--format=json").splitlines())
+    (embed,) = (each["ID"] for each in running if each["Service"] == "embed")
+    assert "HF_HUB_OFFLINE is set" in podman.run("exec", embed, "embed-svc", "download", DEFAULT.name, status=None)
 
 
 def test_a_container_may_use_what_is_set_and_no_more(compose: Compose, podman: Podman) -> None:

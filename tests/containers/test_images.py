@@ -1,5 +1,7 @@
 """The images: small, for any user, unable to do more than they must, silent towards the world."""
 
+import contextlib
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -8,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from embed_svc.models import DEFAULT
-from tests.support.containers import BASE, IMAGES, Podman, until
-from tests.support.processes import NO_HUB
+from tests.support.containers import BASE, IMAGES, Memory, Podman, until
+from tests.support.processes import NO_HUB, free_port
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 
@@ -36,11 +38,9 @@ def ask(name, **arguments):
     return post(f"http://127.0.0.1:8402/v1/{name}", arguments, pathlib.Path("/data/token").read_text().strip())
 """
 ASKED = f'{POST}print(json.dumps(ask("recall", agent_id="a", query="harbour")))'
-USED = {
-    "memory": f'{POST}ask("store", agent_id="a", content="The harbour opens at six.")\n{ASKED.removeprefix(POST)}',
-    "embed": f'{POST}print(json.dumps(post("http://127.0.0.1:8401/embed", {{"texts": ["a"]}})["dimensions"]))',
-}
-ALONE = {"MEMORY_EMBEDDING_URL": "", "EMBED_ALLOW_REMOTE": "true", "HF_HUB_OFFLINE": "1"}
+USED = f'{POST}ask("store", agent_id="a", content="The harbour opens at six.")\n{ASKED.removeprefix(POST)}'
+SCRAPED = 'print(urllib.request.urlopen("http://127.0.0.1:8401/metrics", timeout=20).read().decode())'
+ALONE = {"MEMORY_EMBEDDING_URL": "", "EMBED_ALLOW_REMOTE": "true"}
 
 
 def settings(name: str) -> list[str]:
@@ -113,26 +113,81 @@ def test_it_is_small(podman: Podman, name: str, capsys: pytest.CaptureFixture[st
     assert whole - base < SIZES_MB_MAX[name] * 1_000_000
 
 
-def test_it_calls_nobody(podman: Podman, name: str) -> None:
-    id = podman.run("create", *HARDENED, *settings(name), IMAGES[name]).strip()
-    try:
-        podman.run("init", id)
-        inside = ("nsenter", "--net", f"--target={podman.inspect(id)['State']['Pid']}", "iptables", "--wait")
-        podman.command(*inside, "--append", "OUTPUT", "!", "--out-interface", "lo", "--jump", "REJECT")
-        podman.run("start", id)
-        until(lambda: probe(podman, id, name) == "", 60, name)
-        assert json.loads(podman.run("exec", id, "python", "-c", USED[name]).splitlines()[-1])
-        (rule,) = re.findall(r"^ *(\d+) +\d+ REJECT", podman.command(*inside, "--list", "OUTPUT", "-vnx"), re.MULTILINE)
-        assert rule == "0", f"{rule} packets wanted out"
-    finally:
-        podman.run("rm", "--force", "--volumes", id)
+@dataclasses.dataclass
+class Fence:
+    """A network that counts what is not let out. `container`: who holds it."""
+
+    podman: Podman
+    container: str
+    process: int
+    address: str
+
+    def iptables(self, *arguments: str) -> str:
+        """What iptables says in it."""
+        return self.podman.command("nsenter", "--net", f"--target={self.process}", "iptables", "--wait", *arguments)
+
+    def refused(self) -> int:
+        """How many packets wanted out, those that ask for a name too."""
+        (count,) = re.findall(r"^ *(\d+) +\d+ REJECT", self.iptables("--list", "OUTPUT", "-vnx"), re.MULTILINE)
+        return int(count)
+
+
+@contextlib.contextmanager
+def fenced(podman: Podman, service: int, *allowed: str, publish: str = "") -> Iterator[Fence]:
+    """A network for a service, which lets out the service's answers and what is allowed.
+
+    Another container holds it, so that it is there before the first packet and after the last.
+    """
+    published = [f"--publish={publish}:{service}"] if publish else []
+    sleeping = ("--entrypoint=python", IMAGES["memory"], "-c", "import time; time.sleep(3600)")
+    with podman.container("--stop-signal=KILL", *published, *sleeping) as holder:
+        known = podman.inspect(holder)
+        fence = Fence(podman, holder, known["State"]["Pid"], known["NetworkSettings"]["IPAddress"])
+        for rule in (("-o", "lo"), ("-p", "tcp", "--sport", str(service)), allowed):
+            if rule:
+                fence.iptables("--append", "OUTPUT", *rule, "--jump", "ACCEPT")
+        fence.iptables("--append", "OUTPUT", "--jump", "REJECT")
+        yield fence
+
+
+def test_neither_calls_anybody_else_from_its_start_to_its_end(podman: Podman) -> None:
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        embed = stack.enter_context(fenced(podman, 8401))
+        to_embed = ("-p", "tcp", "-d", embed.address, "--dport", "8401")
+        memory = stack.enter_context(fenced(podman, 8402, *to_embed, publish=f"127.0.0.1:{port}"))
+        fences = {"embed": embed, "memory": memory}
+        given = {
+            "embed": ["--env=EMBED_ALLOW_REMOTE=true"],
+            "memory": [f"--env=MEMORY_EMBEDDING_URL=http://{embed.address}:8401"],
+        }
+        ids = {}
+        for name, fence in fences.items():
+            joined = f"--network=container:{fence.container}"
+            id = stack.enter_context(podman.container(*HARDENED, joined, *given[name], IMAGES[name]))
+            until(lambda id=id, name=name: probe(podman, id, name) == "", 60, name)
+            ids[name] = id
+        token = podman.run("exec", ids["memory"], "python", "-c", "print(open('/data/token').read())").strip()
+        client = Memory(port, token)
+        assert client.call("store", agent_id="a", content="The harbour opens at six.")["embedded"] is True
+        assert client.call("recall", agent_id="a", query="When does it open?")["channels"]["vectors"] == "ran"
+        assert client.gauge("memory_embedding_degraded") == 0
+        assert "embed_requests" in podman.run("exec", ids["embed"], "python", "-c", POST + SCRAPED)
+        for id in ids.values():
+            podman.run("stop", "--time", "20", id)
+            assert podman.inspect(id)["State"]["ExitCode"] == 0
+        assert {name: fence.refused() for name, fence in fences.items()} == {"embed": 0, "memory": 0}
+        tried = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=3)"
+        for fence in fences.values():
+            podman.run("exec", fence.container, "python", "-c", tried, status=1)
+            assert fence.refused() > 0
 
 
 def test_what_was_stored_outlives_the_container(podman: Podman) -> None:
     volume = podman.run("volume", "create").strip()
     arguments = [*HARDENED, *settings("memory"), f"--volume={volume}:/data", IMAGES["memory"]]
     try:
-        for program in (USED["memory"], ASKED):
+        for program in (USED, ASKED):
             with podman.container(ANY_USER, *arguments) as id:
                 until(lambda id=id: probe(podman, id, "memory") == "", 60, "memory")
                 answer = json.loads(podman.run("exec", id, "python", "-c", program))

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,28 @@ class Compose:
     def token(self) -> str:
         """The memory server's bearer token, read where it was made."""
         return self.run("exec", "-T", "memory", "python", "-c", "print(open('/data/token').read())").strip()
+
+
+class Memory:
+    """A memory server that is published on this machine."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._url, self._token = f"http://127.0.0.1:{port}", token
+
+    def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """The answer of an operation."""
+        answer: dict[str, Any] = json.loads(self._ask(f"/v1/{name}", json.dumps(arguments).encode()))
+        return answer
+
+    def gauge(self, name: str) -> float:
+        """The value of a metric without labels."""
+        lines = self._ask("/metrics").decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+    def _ask(self, path: str, body: bytes | None = None) -> bytes:
+        asked = urllib.request.Request(self._url + path, body, {"Authorization": f"Bearer {self._token}"})
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return bytes(answer.read())
 
 
 def until(holds: Callable[[], object], seconds: float, what: str) -> None:
