@@ -18,7 +18,7 @@ run: $(VENV)/.runs
 
 # Both services in containers, built where they are not yet; `make down` stops them and keeps what is stored.
 up:
-	$(COMPOSE) up --detach --build --wait
+	REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) $(COMPOSE) up --detach --build --wait
 	@echo "memory: http://127.0.0.1:8402/mcp; its token: $(COMPOSE) exec memory cat /data/token"
 
 down:

@@ -41,7 +41,7 @@ LABEL org.opencontainers.image.title="embed-svc" \
 COPY --from=build /opt/agent-memory /opt/agent-memory
 # Any user may run it: one without a name belongs to group 0, which may write where the data are.
 COPY --from=build --chown=10001:0 /image /
-# A start fetches nothing, where the first would else ask the hub for the default model; HF_HUB_OFFLINE=0 lets `download`.
+# A start fetches nothing, where the first would else ask the hub for the default model; HF_HUB_OFFLINE=0 lets one ask.
 ENV PATH=/opt/agent-memory/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     HOME=/data \

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from embed_svc.models import DEFAULT
 from tests.support.containers import BASE, IMAGES, Memory, Podman, until
-from tests.support.processes import NO_HUB, free_port
+from tests.support.processes import NO_HUB, ROOT, free_port
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 
@@ -98,6 +99,8 @@ def test_it_says_what_it_is_and_what_is_in_it(podman: Podman, name: str) -> None
     labels = image["Config"]["Labels"]
     assert labels["org.opencontainers.image.title"] == f"{name}-svc"
     assert {"version", "revision", "licenses", "description"} <= {each.rpartition(".")[2] for each in labels}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert labels["org.opencontainers.image.version"] == project["version"]
     assert image["Config"]["User"] == "10001:0"
     read = "print(open('/opt/agent-memory/sbom.cdx.json').read())"
     bill = json.loads(podman.run("run", "--rm", "--entrypoint=python", IMAGES[name], "-c", read))
