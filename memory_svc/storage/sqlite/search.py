@@ -88,7 +88,7 @@ class Search:
             tells=tells,
             threshold=calibrations.threshold(connection, scope.agent, query.vector),
             past=Past(connection, scope, documents, self._recalls),
-            rows=lambda refs: rows(connection, refs),
+            rows=_reading(connection),
             spans=lambda refs: self._spans(connection, query, refs),
             beside=lambda refs: neighbours(connection, refs),
         )
@@ -121,6 +121,19 @@ def rows(connection: apsw.Connection, refs: Sequence[Ref]) -> dict[Ref, Row]:
         for row in connection.execute(statement, (numbers(ids),)) if ids else ():
             found[Ref(kind, row[0])] = record(row)
     return found
+
+
+def _reading(connection: apsw.Connection) -> Callable[[Sequence[Ref]], dict[Ref, Row]]:
+    """Like `rows` in one snapshot; each row is read once."""
+    known: dict[Ref, Row | None] = {}
+
+    def read(refs: Sequence[Ref]) -> dict[Ref, Row]:
+        if missing := [ref for ref in refs if ref not in known]:
+            known.update(dict.fromkeys(missing))
+            known.update(rows(connection, missing))
+        return {ref: row for ref in refs if (row := known[ref])}
+
+    return read
 
 
 def neighbours(connection: apsw.Connection, refs: Sequence[Ref]) -> dict[Ref, tuple[Ref, ...]]:
