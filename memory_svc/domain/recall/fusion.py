@@ -23,11 +23,16 @@ Held = NDArray[np.uint64]
 Mode = Literal["weighted", "rrf", "rsf", "cascade"]
 # About the standard deviation of the cosines of the model on which the weights were chosen.
 COSINE = 0.12
+# By how much more a cosine counts where all that the query's words tell is pairs of characters, which are no words.
+COSINE_UNSPACED = 0.5
+# What it counts that a row holds the query's characters in runs; among how many rows they are compared.
+CHARACTERS = 1.5
+CHARACTERS_ROWS = 10
 SPREAD_MIN = 1e-6
 # What a piece inside a longer word counts: enough to put a row that nothing else has found before those of chance.
 PIECES = 0.05
 # A row that holds what is asked for to the letter stands before all that do not: see `Evidence.quoted`.
-QUOTED = 2.0
+QUOTED = 4.0
 # What it counts that a row holds every name in a query of more than names.
 NAMED = 0.3
 
@@ -95,6 +100,20 @@ def weighted(evidence: Evidence, weights: Weights) -> Scores:
         + QUOTED * evidence.quoted
     )
     return Scores(evidence.documents, scores)
+
+
+def with_characters(scores: Scores, evidence: Evidence, characters: Floats, unspaced: float) -> Scores:
+    """Weighted sums with what speaks for a row in scripts without blanks. characters: the share it holds in runs.
+
+    unspaced: the share of what the query's words tell that lies in such scripts.
+    """
+    more = COSINE_UNSPACED * COSINE * _standardised(evidence.cosines) + CHARACTERS * characters
+    return scores._replace(values=scores.values + unspaced * more)
+
+
+def best_places(scores: Scores, count: int) -> Integers:
+    """The places of the best scores, so many at most, best first; equal ones by document number."""
+    return np.lexsort((scores.documents, -scores.values))[:count]
 
 
 def _standardised(cosines: Floats) -> Floats:

@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 
 from memory_svc.domain.memory import Kind, Ref
-from memory_svc.domain.recall import fusion, scoring
+from memory_svc.domain.recall import characters, fusion, scoring
 from memory_svc.domain.recall.fusion import Floats, Hits, Scores, Weights
 from memory_svc.domain.recall.scoring import Ages, Decay
+from memory_svc.domain.terms import Fields, fields_of
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Candidates
 
@@ -18,8 +19,9 @@ from memory_svc.storage.interface import Candidates
 class Ranking(msgspec.Struct, frozen=True):
     """The candidates' scores, and the arms that count in them.
 
-    columns: what age and use say of each row, by the evidence's order. confidence, age_hours, decay, recall_count and
-    resolved where rows go by confidence; boundary and recent = what a row keeps for these, where they are set.
+    columns: what else is said of each row, by the evidence's order. characters = the share of the query that it holds
+    in runs, where those are compared; confidence, age_hours, decay, recall_count and resolved where rows go by
+    confidence; boundary and recent = what a row keeps for these, where they are set.
     """
 
     signal: str
@@ -34,17 +36,18 @@ class Ranking(msgspec.Struct, frozen=True):
         return {name: float(column[place]) for name, column in self.columns.items()}
 
 
-def ranked(found: Candidates, settings: Settings, now: dt.datetime, *, deep: bool) -> Ranking:
-    """The candidates' order. deep: neither age nor a recall of a moment ago counts."""
-    scores, arms = scored(found, settings)
+def ranked(found: Candidates, settings: Settings, now: dt.datetime, asked: str, *, deep: bool) -> Ranking:
+    """The candidates' order for the query that is asked. deep: neither age nor a recall of a moment ago counts."""
+    scores, arms, said = scored(found, settings, asked)
     hour = now.timestamp() / 3600
     columns = _lowering(found, settings, hour, deep=deep)
     factors = np.prod(list(columns.values()), axis=0) if columns else None
+    columns |= said
     if settings.confidence:
         columns |= _confidence(found, settings, hour, deep=deep)
     documents = found.evidence.documents
-    if not columns:
-        return Ranking(settings.recall_mode, scores, arms, documents)
+    if factors is None and not settings.confidence:
+        return Ranking(settings.recall_mode, scores, arms, documents, columns)
     places = documents.searchsorted(scores.documents)
     values, ties = (columns["confidence"][places], scores.values) if settings.confidence else (scores.values, None)
     if factors is not None:
@@ -54,14 +57,18 @@ def ranked(found: Candidates, settings: Settings, now: dt.datetime, *, deep: boo
     return Ranking(signal, Scores(scores.documents, values, ties), arms, documents, columns)
 
 
-def scored(found: Candidates, settings: Settings) -> tuple[Scores, dict[str, Hits]]:
-    """The score of each candidate by the mode that is set, and the arms that count in it."""
+def scored(found: Candidates, settings: Settings, asked: str) -> tuple[Scores, dict[str, Hits], dict[str, Floats]]:
+    """The score of each candidate by the mode that is set, the arms that count in it, and what else does."""
+    said: dict[str, Floats] = {}
     arms = {"vectors": found.vectors, "words": found.words, "episodes": found.episodes}
     verbatim = {"pieces": found.pieces, "phrases": found.phrases}
     match settings.recall_mode:
         case "weighted":
             arms |= {"windows": found.windows} | verbatim
             scores = fusion.weighted(found.evidence, weights_of(settings))
+            if unspaced := characters.unspaced_share(found.tells):
+                said["characters"] = _characters(found, scores, asked)
+                scores = fusion.with_characters(scores, found.evidence, said["characters"], unspaced)
         case "rrf":
             arms |= {name: hits for name, hits in verbatim.items() if hits}
             scores = fusion.exact_first(fusion.rrf(arms, settings.rrf_k), found.evidence, len(arms))
@@ -72,7 +79,7 @@ def scored(found: Candidates, settings: Settings) -> tuple[Scores, dict[str, Hit
             arms = {"phrases": found.phrases, "vectors": found.vectors, "episodes": found.episodes}
             arms |= {"words": found.words, "pieces": found.pieces}
             scores = fusion.exact_first(fusion.cascade(arms), found.evidence, len(arms))
-    return scores, arms
+    return scores, arms, said
 
 
 def weights_of(settings: Settings) -> Weights:
@@ -93,6 +100,18 @@ def before_gap(found: Candidates, settings: Settings, ranking: Ranking, refs: Se
     if any(not before >= after for before, after in pairwise(values)):
         return len(refs)
     return scoring.kept_before_gap(values, settings.autocut_gap, settings.autocut_rows_min)
+
+
+def _characters(found: Candidates, scores: Scores, asked: str) -> Floats:
+    """Of the best rows the share of the query that they hold in runs of characters; 0 of all others."""
+    places = fusion.best_places(scores, fusion.CHARACTERS_ROWS)
+    refs = [Ref.of_document(document) for document in scores.documents[places].tolist()]
+    rows = found.rows(refs)
+    fields = (fields_of(rows[ref]) if ref in rows else Fields() for ref in refs)
+    texts = [f"{each.extras}\n{each.text}" for each in fields]
+    column = np.zeros(len(scores.documents))
+    column[places] = characters.held(asked, texts)
+    return column
 
 
 def _lowering(found: Candidates, settings: Settings, hour: float, *, deep: bool) -> dict[str, Floats]:

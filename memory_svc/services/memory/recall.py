@@ -221,7 +221,7 @@ async def search(
     def judged(found: Candidates) -> Searched[T]:
         with searching.stage("fuse"):
             verdict = _verdict(found, runtime.settings, request, query)
-            ranking = ranked(found, runtime.settings, now, deep=request.deep)
+            ranking = ranked(found, runtime.settings, now, text, deep=request.deep)
             is_fallback = runtime.settings.confidence and _falls_short(found, verdict)
             return Searched(read(found, ranking, verdict), verdict, is_fallback, channels)
 

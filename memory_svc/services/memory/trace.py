@@ -31,9 +31,10 @@ class ArmPlace(msgspec.Struct, frozen=True):
 class TracedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One row: what became of it, its rank and score among the candidates, what speaks for it, which arms have it.
 
-    coverage: the share of what the query's words tell that the row holds. Where they are set: the confidence before it
-    was lowered and what made it (decay: what age leaves), and what the row keeps of its score: boundary, for lying
-    before the newest episode's end, recent, for having been recalled a moment ago.
+    coverage: the share of what the query's words tell that the row holds. characters: in scripts without blanks, the
+    share of the query that it holds in runs, told of the rows that are compared by it. Where they are set: the
+    confidence before it was lowered and what made it (decay: what age leaves), and what the row keeps of its score:
+    boundary, for lying before the newest episode's end, recent, for having been recalled a moment ago.
     """
 
     ref: str
@@ -45,6 +46,7 @@ class TracedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     window: float = 0.0
     piece: float = 0.0
     coverage: float = 0.0
+    characters: float = 0.0
     speaker_named: bool = False
     time_named: bool = False
     quoted: bool = False

@@ -14,12 +14,14 @@ from memory_svc.domain.recall.fusion import (
     Hits,
     Scores,
     Weights,
+    best_places,
     cascade,
     exact_first,
     ordered,
     rrf,
     rsf,
     weighted,
+    with_characters,
 )
 
 DOCUMENTS = st.lists(st.integers(1, 40).map(lambda id: Ref(Kind.MEMORY, id).document), unique=True)
@@ -103,13 +105,27 @@ def test_the_weighted_sum_adds_what_each_evidence_counts() -> None:
         named=[0, 0, 0, 0, 0, 0, 1],
     )
     scores = weighted(given, Weights(fields=0.25, windows=0.5, speaker=0.1, date=0.2))
-    assert scores.values.tolist() == pytest.approx([0.0, 0.25, 0.5, 0.1, 0.2, 2.0, 0.3])
+    assert scores.values.tolist() == pytest.approx([0.0, 0.25, 0.5, 0.1, 0.2, 4.0, 0.3])
 
 
 def test_a_cosine_counts_by_how_far_it_lies_from_the_mean_whatever_the_model_spreads() -> None:
     wide, narrow = (weighted(evidence(cosines), Weights()) for cosines in ([0.0, 0.4, 0.8], [0.80, 0.81, 0.82]))
     assert wide.values.tolist() == pytest.approx(narrow.values.tolist())
     assert wide.values.tolist() == pytest.approx([-0.147, 0.0, 0.147], abs=1e-3)
+
+
+def test_in_scripts_without_blanks_runs_of_characters_count_and_the_cosine_counts_more() -> None:
+    found = evidence([0.2, 0.4, 0.6])
+    before = weighted(found, Weights())
+    after, half = (with_characters(before, found, np.array([0.4, 0.0, 0.0]), share) for share in (1.0, 0.5))
+    assert after.values.tolist() == pytest.approx((1.5 * before.values + [0.6, 0.0, 0.0]).tolist())
+    assert half.values.tolist() == pytest.approx(((before.values + after.values) / 2).tolist())
+
+
+def test_the_best_places_are_those_of_the_best_scores_and_equal_ones_go_by_document() -> None:
+    scores = Scores(np.array([mem(4), mem(2), mem(9)]), np.array([0.5, 0.5, 0.7]))
+    assert best_places(scores, 2).tolist() == [2, 1]
+    assert best_places(scores, 9).tolist() == [2, 1, 0]
 
 
 def test_a_piece_of_a_word_counts_less_than_a_word_of_its_own() -> None:

@@ -401,6 +401,21 @@ async def test_a_row_that_no_arm_has_among_its_first_is_told_from_one_that_is_no
     assert rows[1] == {"ref": "mem:2", "outcome": "left out: in the scope, but no arm has it among its first rows"}
 
 
+async def test_in_a_script_without_blanks_a_word_held_whole_stands_before_its_pairs_apart(plain_house: House) -> None:
+    await stored(plain_house, "国際、際連、連合", "国際連合の会議の話をした", "the deploy runs on friday")
+    answer = await plain_house.call("recall", agent_id="a", query="国際連合", trace=True)
+    whole, apart = answer["trace"]["rows"]
+    assert (whole["ref"], apart["ref"]) == ("mem:2", "mem:1")
+    assert apart["words"] > whole["words"]
+    assert whole["characters"] > apart["characters"] > 0
+
+
+async def test_between_blanks_no_characters_are_compared(plain_house: House) -> None:
+    await stored(plain_house, *FACTS)
+    (row,) = (await plain_house.call("recall", agent_id="a", query="apples", trace=True))["trace"]["rows"]
+    assert "characters" not in row
+
+
 async def test_nothing_is_traced_unasked(house: House) -> None:
     await stored(house, *FACTS)
     assert "trace" not in await house.call("recall", agent_id="a", query="apples")
