@@ -3,17 +3,15 @@
 A breaker keeps callers from waiting for a server that is known not to answer.
 """
 
-import array
 import asyncio
 import math
-import operator
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from memory_svc.domain.memory import Vector
 from memory_svc.embedding_http import Connections, Send
@@ -357,18 +355,14 @@ def unit(values: Sequence[float], dimensions: int) -> bytes:
     """
     if len(values) != dimensions:
         raise Faulty("dimension", f"it gave a vector of {len(values)} values where it says {dimensions}")
-    try:
-        norm = math.sqrt(math.fsum(map(operator.mul, values, values)))
-    except OverflowError:
-        norm = math.inf
+    vector = np.array(values, np.float64)
+    with np.errstate(over="ignore"):
+        norm = math.sqrt(vector @ vector)
     if not math.isfinite(norm):
         raise Faulty("not_finite", "it gave a vector with a value that is not finite")
     if abs(norm - 1.0) > NORM_TOLERANCE:
         raise Faulty("norm", f"it gave a vector of length {norm:.3g} where the contract says 1")
-    packed = array.array("f", [value / norm for value in values])
-    if sys.byteorder == "big":
-        packed.byteswap()
-    return packed.tobytes()
+    return (vector / norm).astype("<f4").tobytes()
 
 
 FULL_ADVICE = (

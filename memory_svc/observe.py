@@ -59,6 +59,7 @@ class Metrics:
             registry=self.registry,
         )
         self._degraded_since: float | None = None
+        self._embedding_state = ("", False)
         Gauge(
             "memory_embedding_degraded_seconds",
             "How long the present degradation has lasted, 0 when there is none.",
@@ -191,6 +192,9 @@ class Metrics:
 
     def embedding_state(self, state: str, *, degraded: bool) -> None:
         """Note the breaker's state and whether recall runs without vectors."""
+        if (state, degraded) == self._embedding_state:
+            return
+        self._embedding_state = state, degraded
         for each in BREAKER_STATES:
             self._breaker.labels(each).set(int(each == state))
         self._degraded.set(int(degraded))
@@ -269,6 +273,9 @@ def _begin_at_nought(metric: Counter | Gauge, values: Iterable[str]) -> None:
         metric.labels(value)
 
 
+LINE = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
 class JsonLines(logging.Formatter):
     """A log record as one line of JSON."""
 
@@ -282,11 +289,14 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return LINE.encode(line)
 
 
 def configure_logging(level: str) -> None:
     """Send every log line to stderr as JSON; stdout belongs to the stdio wire."""
+    # Of what a record may hold nobody here reads where it was logged, nor by which thread and process.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()

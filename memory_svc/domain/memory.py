@@ -67,13 +67,15 @@ class Ref(msgspec.Struct, frozen=True, order=True):
     def parse(cls, text: str) -> "Ref | None":
         """Read `mem:12` or `ep:3`; None when it is neither."""
         prefix, _, digits = text.partition(":")
-        kind = next((kind for kind, known in PREFIXES.items() if known == prefix), None)
-        if kind is None or not re.fullmatch(r"[0-9]{1,18}", digits):
+        kind = KINDS_BY_PREFIX.get(prefix)
+        if kind is None or len(digits) > ID_DIGITS_MAX or not (digits.isascii() and digits.isdigit()):
             return None
         return cls(kind, int(digits))
 
 
 PREFIXES = {Kind.MEMORY: "mem", Kind.EPISODE: "ep", Kind.PROFILE: "profile", Kind.PRECISION: "precision"}
+KINDS_BY_PREFIX = {prefix: kind for kind, prefix in PREFIXES.items()}
+ID_DIGITS_MAX = 18
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):

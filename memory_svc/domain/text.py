@@ -118,6 +118,11 @@ def query_words(text: str, count_max: int = 64) -> list[str]:
     return list(dict.fromkeys(telling or asked))[:count_max]
 
 
+def is_asking(text: str) -> bool:
+    """Whether a query asks for any word."""
+    return any(_words_of(match) for match in TOKEN.finditer(normal(text)))
+
+
 def sequence(text: str) -> list[str]:
     """The words of a text as they mostly follow one another where it stands in a longer one.
 

@@ -19,6 +19,8 @@ ROOM_START = 1024
 GATHER_BELOW = 3
 # So many rows stay in the processor's cache between being gathered and being read.
 GATHERED_ROWS = 256
+# So many stay there in double precision.
+DOUBLED_ROWS = 64
 # What single precision may add up wrongly over a few thousand products of unit vectors.
 SINGLE_ERROR = 1e-5
 LEVELS = 127
@@ -101,8 +103,10 @@ class View:
 
         The rounding of a product depends on how it is made; the answer must not depend on which rows are asked for.
         """
-        cosines: NDArray[np.float64] = np.vecdot(self._rows[slots].astype(np.float64), query.astype(np.float64))
-        return cosines
+        double = query.astype(np.float64)
+        parts = (slots[at : at + DOUBLED_ROWS] for at in range(0, len(slots), DOUBLED_ROWS))
+        products = [np.vecdot(self._rows[part].astype(np.float64), double) for part in parts]
+        return np.concatenate([np.zeros(0), *products])
 
     def _promising(self, slots: Slots, query: Floats, depth: int) -> tuple[Slots, Floats]:
         """Those that may be among the best `depth`, and some more, with their products in single precision."""

@@ -16,7 +16,7 @@ from memory_svc.domain.recall.time_cue import ReadCue, TimeCue, Times
 from memory_svc.domain.recall.when import spans
 from memory_svc.domain.scope import Scope
 from memory_svc.domain.terms import identifiers, names, phrases, pieces
-from memory_svc.domain.text import query_words
+from memory_svc.domain.text import is_asking, query_words
 from memory_svc.embedding import Advisory
 from memory_svc.services.memory import rows
 from memory_svc.services.memory.fitting import FULL_CONTENT_BUDGET_CHARS, Answered, Budget, followed_by, within
@@ -183,7 +183,7 @@ async def recalled(runtime: Runtime, request: Recall) -> Recalled:
 
 def is_asked(request: Recall) -> bool:
     """Whether the query holds a word."""
-    return bool(query_words(request.query[:QUERY_CHARS_MAX]))
+    return is_asking(request.query[:QUERY_CHARS_MAX])
 
 
 async def newest(runtime: Runtime, request: Recall, times: Times) -> Sequence[Memory | Episode]:

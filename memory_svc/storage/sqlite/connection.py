@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import queue
 import threading
 import time
 from collections import deque
@@ -25,6 +24,7 @@ TURN_SECONDS_MAX = 10.0
 GROUP_WRITES_MAX = 256
 WAITING_WRITES_MAX = 10_000
 GATHER_SECONDS_MAX = 0.005
+READ_CACHE_KIB = 16 * 1024
 PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
@@ -102,12 +102,15 @@ class Readers:
     """A few connections that read, each in a snapshot of its own."""
 
     def __init__(self, path: Path, count: int) -> None:
-        self._idle: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
+        # The one that was used last is taken first, since it holds the pages that are asked for.
+        self._idle: list[apsw.Connection] = []
         self._file = FileIdentity(path)
         self._all = [open_connection(path) for _ in range(count)]
         for connection in self._all:
             connection.execute("PRAGMA query_only=ON")
-            self._idle.put(connection)
+            connection.execute(f"PRAGMA cache_size=-{READ_CACHE_KIB}")
+            self._idle.append(connection)
+        # As many as there are connections: whoever runs in one finds one idle.
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="read")
 
     async def run(self, work: Work[T]) -> T:
@@ -134,7 +137,7 @@ class Readers:
             connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall()
 
     def _in_snapshot(self, work: Work[T]) -> T:
-        connection = self._idle.get()
+        connection = self._idle.pop()
         try:
             with engine_errors():
                 connection.execute("BEGIN")
@@ -143,7 +146,7 @@ class Readers:
                 finally:
                     connection.execute("ROLLBACK")
         finally:
-            self._idle.put(connection)
+            self._idle.append(connection)
 
 
 class _Job:

@@ -15,6 +15,8 @@ from memory_svc.storage.sqlite.connection import Readers, Writer
 
 NEXT_NUMBER = "(SELECT coalesce(max(number), 0) + 1 FROM vectors)"
 NOTHING = "vector = NULL, spans = NULL, further = NULL, is_begun = 0"
+# Left to itself the engine would look at every row of the fingerprint.
+BEGUN = "FROM vectors INDEXED BY vectors_begun WHERE is_begun = 1 AND fingerprint = ?1"
 
 
 def spans_of(connection: apsw.Connection, document: int) -> list[Span]:
@@ -62,8 +64,7 @@ class Derived:
     async def waiting_count(self, fingerprint: str) -> int:
         """How many rows lack a vector of that fingerprint or a block; "" counts those that have none at all."""
         condition = "fingerprint < ?1 OR fingerprint > ?1" if fingerprint else "fingerprint = ?1"
-        begun = "SELECT count(*) FROM vectors WHERE is_begun = 1 AND fingerprint = ?1"
-        statement = f"SELECT count(*) + ({begun}) FROM vectors WHERE {condition}"
+        statement = f"SELECT count(*) + (SELECT count(*) {BEGUN}) FROM vectors WHERE {condition}"
         return await self._readers.run(lambda connection: int(next(connection.execute(statement, (fingerprint,)))[0]))
 
     async def spans(self, ref: Ref) -> list[Span] | None:
@@ -100,7 +101,7 @@ def _waiting(connection: apsw.Connection, fingerprint: str, limit: int) -> list[
     found: list[Any] = connection.execute(
         "SELECT document, revision, 0 FROM vectors WHERE fingerprint < ?1 UNION ALL"
         " SELECT document, revision, 0 FROM vectors WHERE fingerprint > ?1 UNION ALL"
-        " SELECT * FROM (SELECT document, revision, 1 FROM vectors WHERE is_begun = 1 AND fingerprint = ?1 LIMIT 1)"
+        f" SELECT * FROM (SELECT document, revision, 1 {BEGUN} ORDER BY document LIMIT 1)"
         " LIMIT ?2",
         (fingerprint, limit),
     ).fetchall()

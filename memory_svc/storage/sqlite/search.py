@@ -1,5 +1,6 @@
 """Every retriever in one snapshot, and what speaks for each row that one of them has found."""
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -37,6 +38,24 @@ READ: Mapping[Kind, tuple[str, Callable[[Sequence[Any]], Row]]] = {
         episodes.episode_of,
     ),
 }
+
+
+class Best(Sequence[tuple[int, float]]):
+    """The hits of the best rows of an arm, ranked when somebody asks: a sum of the evidence asks for none."""
+
+    def __init__(self, found: Found, scores: Floats, depth: int) -> None:
+        self._found, self._scores, self._depth = found, scores, depth
+
+    def __len__(self) -> int:
+        return len(self._hits)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._hits[place]
+
+    @functools.cached_property
+    def _hits(self) -> list[tuple[int, float]]:
+        top = bm25.best(self._scores, self._depth)
+        return list(zip(self._found.documents[top].tolist(), self._scores[top].tolist(), strict=True))
 
 
 class Search:
@@ -79,11 +98,11 @@ class Search:
         )
         return Candidates(
             vectors=near,
-            words=_best(memory_words, memory_words.fields, query.depth),
-            windows=_best(memory_words, memory_words.windows, query.depth),
+            words=Best(memory_words, memory_words.fields, query.depth),
+            windows=Best(memory_words, memory_words.windows, query.depth),
             pieces=pieces,
             phrases=quoted,
-            episodes=_best(episode_words, episode_words.fields, query.depth),
+            episodes=Best(episode_words, episode_words.fields, query.depth),
             evidence=evidence,
             tells=tells,
             threshold=calibrations.threshold(connection, scope.agent, query.vector),
@@ -173,11 +192,6 @@ def _quoted(connection: apsw.Connection, scope: Scope, query: Query) -> Hits:
                 counts[document] = counts.get(document, 0) + 1
     shares = {document: count / len(query.phrases) for document, count in counts.items()}
     return sorted(shares.items(), key=lambda hit: (-hit[1], -hit[0]))[: query.depth]
-
-
-def _best(found: Found, scores: Floats, depth: int) -> Hits:
-    top = bm25.best(scores, depth)
-    return list(zip(found.documents[top].tolist(), scores[top].tolist(), strict=True))
 
 
 def _beside(memories_found: Found, found: Found, tells: Mapping[str, float]) -> Found:

@@ -101,7 +101,8 @@ def windowed(connection: apsw.Connection, scope: Scope, kind: Kind, asked: Asked
     speaker = np.zeros(len(ids), np.bool_)
     fields[own], held[own], speaker[own] = arm.fields, arm.held(), arm.speaker()
     tops = [best_in_scope(connection, scope, kind, (ids, scores), asked.depth) for scores in (fields, windows)]
-    also = np.array([document >> 4 for document in asked.also if document & 15 == kind.code], np.int64)
+    also = np.array(asked.also, np.int64)
+    also = also[also & 15 == kind.code] >> 4
     chosen = bm25.distinct(np.concatenate([*tops, bm25.places_found(ids, also)]))
     return Found(
         documents=ids[chosen] << 4 | kind.code,

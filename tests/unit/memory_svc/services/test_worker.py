@@ -1,18 +1,23 @@
 """Background work: it mends what it can, and a step that fails does not end it."""
 
+import contextlib
 import datetime as dt
 import shutil
+from pathlib import Path
 
 import anyio
+import apsw
 import pytest
 
+from memory_svc.domain.change import PutMemory
 from memory_svc.domain.scope import Scope
 from memory_svc.errors import Unavailable
 from memory_svc.services.operation import Call
 from memory_svc.settings import Settings
 from memory_svc.storage.interface import Query, Storage
+from memory_svc.storage.sqlite.engine import SqliteStorage
 from tests.conftest import House
-from tests.support.corpus import candidates
+from tests.support.corpus import candidates, memory, vector, write
 
 
 async def test_the_worker_fills_in_vectors_while_it_runs(house: House) -> None:
@@ -41,6 +46,39 @@ async def test_a_step_that_fails_is_counted_and_the_others_run(house: House, mon
     registry = house.metrics.registry
     assert registry.get_sample_value("memory_worker_failures_total", {"step": "checkpoint"}) == 1
     assert not await house.storage.upkeep.erasing()
+
+
+async def test_a_round_at_rest_looks_at_no_more_of_the_file_however_many_rows_there_are(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[apsw.Connection] = []
+    monkeypatch.setattr(apsw, "connection_hooks", [opened.append])
+    storage = SqliteStorage(tmp_path / "many.db")
+    monkeypatch.setattr(house.worker, "_storage", storage)
+
+    def pages() -> int:
+        counts = (apsw.SQLITE_DBSTATUS_CACHE_HIT, apsw.SQLITE_DBSTATUS_CACHE_MISS)
+        found = 0
+        for connection in opened:
+            with contextlib.suppress(apsw.ConnectionClosedError):
+                found += sum(connection.status(count)[0] for count in counts)
+        return found
+
+    async def of_a_round() -> int:
+        await house.worker.run_once()
+        before = pages()
+        await house.worker.run_once()
+        return pages() - before
+
+    async def stored(count: int) -> None:
+        changes = tuple(PutMemory(memory(f"fact {number} of {count} {'word ' * 50}")) for number in range(count))
+        await storage.apply(write(*changes), {at: vector(str(at), "1:fake", 64) for at in range(count)})
+
+    await stored(20)
+    of_few = await of_a_round()
+    await stored(2000)
+    assert await of_a_round() <= of_few + 100
+    await storage.close()
 
 
 async def test_every_step_is_shown_before_one_has_failed(house: House) -> None:
