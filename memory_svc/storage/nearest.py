@@ -132,8 +132,13 @@ def rounded(rows: Floats) -> tuple[Rounded, Floats, Floats, Floats]:
     step = np.abs(rows).max(axis=1, initial=0.0) / LEVELS
     step[step == 0.0] = 1.0
     whole = np.rint(rows / step[:, np.newaxis])
-    lost = np.linalg.norm(rows - whole * step[:, np.newaxis], axis=1)
-    return whole.astype(np.int8), step, lost, np.linalg.norm(rows, axis=1) + lost
+    lost = _lengths(rows - whole * step[:, np.newaxis])
+    return whole.astype(np.int8), step, lost, _lengths(rows) + lost
+
+
+def _lengths(rows: Floats) -> Floats:
+    lengths: Floats = np.sqrt(np.vecdot(rows, rows))
+    return lengths
 
 
 def _cut(scores: Floats, depth: int) -> float:

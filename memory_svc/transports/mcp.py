@@ -121,7 +121,8 @@ def _server(tools: Tools, resources: Resources, listen: Listen) -> Server[Any]:
         title="Agent memory",
         instructions=INSTRUCTIONS,
         cache_hints={"tools/list": CacheHint(ttl_ms=TOOLS_FRESH_MILLISECONDS, scope="private")},
-        get_tool_input_schema=tools.schemas.get,
+        # Else the SDK would look at each call for arguments that are told in headers too, of which no tool has any.
+        get_tool_input_schema=lambda _name: None,
         on_list_tools=tools.list,
         on_call_tool=tools.call,
         on_list_resources=resources.page,

@@ -139,14 +139,21 @@ class _Writer:
         self._descriptor = descriptor
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Semaphore(WAITING_LINES_MAX)
+        self._room = asyncio.Event()
+        # The thread wakes the loop only where it waits for room: to wake it costs as much as to write.
+        self._is_held = False
         self._waiting: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     async def write(self, line: bytes) -> None:
         """Have these bytes written after all before, once not too many wait."""
-        await self._room.acquire()
+        while self._waiting.qsize() >= WAITING_LINES_MAX:
+            self._room.clear()
+            self._is_held = True
+            if self._waiting.qsize() >= WAITING_LINES_MAX:  # else the thread may have looked before it was told
+                await self._room.wait()
+            self._is_held = False
         self._waiting.put(line)
 
     async def close(self) -> None:
@@ -160,7 +167,8 @@ class _Writer:
                 left = memoryview(line)
                 while left:
                     left = left[os.write(self._descriptor, left) :]
-                self._loop.call_soon_threadsafe(self._room.release)
+                if self._is_held:
+                    self._loop.call_soon_threadsafe(self._room.set)
         except OSError:
             self._on_broken()
         except RuntimeError:  # the loop has ended

@@ -32,6 +32,10 @@ async def test_the_default_list_is_the_core_and_costs_at_most_4000_tokens(storag
     assert 500 < tokens <= TOKENS_MAX
 
 
+def test_no_tool_has_an_argument_that_is_told_in_a_header_too() -> None:
+    assert "x-mcp-header" not in json.dumps([input_schema(each.request) for each in OPERATIONS])
+
+
 def nodes(schema: Any) -> list[Mapping[str, Any]]:
     """Every schema inside a schema, itself first."""
     assert isinstance(schema, Mapping), schema

@@ -83,8 +83,8 @@ def window_scores(postings: Postings, places: Integers, norms: Floats, pairs: Se
     count = len(norms)
     scores = np.zeros(count)
     for inside, is_pair in zip(postings.slices(len(pairs)), pairs, strict=True):
-        bodies = postings.bodies[inside]
-        found = np.bincount(places[:, inside].ravel(), np.tile(bodies, len(places)), count + 1)[:count]
+        bodies = postings.bodies[inside] if len(places) == 1 else np.tile(postings.bodies[inside], len(places))
+        found = np.bincount(places[:, inside].ravel(), bodies, count + 1)[:count]
         told = weight(int(np.count_nonzero(found)), rows, is_pair)
         scores += told * (K1 + 1.0) * found / (found + norms)
     return scores

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from typing import IO, Any, cast
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from memory_svc.transports import stdio
 
 pytestmark = pytest.mark.e2e
 SCRIPT = Path(__file__).parents[3] / "support" / "toy_server.py"
@@ -223,6 +226,26 @@ def test_a_client_that_does_not_read_holds_nothing_but_its_own_answers_and_can_s
             say(process, tool(number, "add", text=text))
         process.stdin.close()
         assert process.wait(30) == 0
+
+
+async def test_a_writer_holds_whoever_writes_while_too_much_waits_and_lets_go_in_order() -> None:
+    reading, writing = os.pipe()
+    writer = stdio._Writer(writing, lambda: None)
+    lines = [f"{number} {'x' * 4000}\n".encode() for number in range(2 * stdio.WAITING_LINES_MAX)]
+
+    async def write_all() -> None:
+        for line in lines:
+            await writer.write(line)
+
+    task = asyncio.create_task(write_all())
+    _, unfinished = await asyncio.wait([task], timeout=0.5)
+    assert unfinished == {task}
+    with os.fdopen(reading, "rb") as pipe:
+        found = await asyncio.to_thread(lambda: [pipe.readline() for _ in lines])
+        assert found == lines
+        await asyncio.wait_for(task, 5)
+        await writer.close()
+    os.close(writing)
 
 
 def test_a_stream_that_listens_gets_its_last_word_when_the_input_ends(tmp_path: Path) -> None:
