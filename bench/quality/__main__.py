@@ -38,8 +38,8 @@ REMARKS = (
     " MIT).",
     "Each server runs with its defaults, the peer's update check off. Ours waits longer for vectors, so that other work"
     " on the machine changes nothing. *restarted*: the same questions after the server was started anew on the same"
-    " store; the peer has calibrated itself then. What else stands behind *ours* is a mode of ours that is not the"
-    " default.",
+    " store; the peer has calibrated itself then. *strict*, *lenient*: with the gate at that precision. What else"
+    " stands behind *ours* is a mode of ours that is not the default.",
     "The peer adds rows to those that were asked for: *R, all rows* counts them, the other measures the best ten.",
 )
 

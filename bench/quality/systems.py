@@ -29,6 +29,8 @@ PATIENT = {
     "MEMORY_EMBEDDING_STORE_SECONDS": "300",
     "MEMORY_TOOLS": "full",
 }
+# Of the gate, beside the default.
+PRECISIONS = ("strict", "lenient")
 Say = Callable[[str], None]
 
 
@@ -95,7 +97,7 @@ def modes() -> tuple[str, str, tuple[str, ...]]:
 
 
 async def ours(trial: Trial, *, plain: bool = False) -> list[Answers]:
-    """Ours right after the memories were stored, after a restart, and in every other mode.
+    """Ours right after the memories were stored, after a restart, at other precisions, and in every other mode.
 
     plain: the memories in fields, once alone.
     """
@@ -105,7 +107,11 @@ async def ours(trial: Trial, *, plain: bool = False) -> list[Answers]:
     async with _started(trial, wires.our_stdio(name, folder, trial.embedding, PATIENT)) as wire:
         filled = await _fill(wire, trial, plain=plain)
         found = [await _answers(wire, trial, filled, reconstructs=True)]
-    again = {f"{OURS}{RESTARTED}": PATIENT, **{f"{OURS}, {mode}": PATIENT | {setting: mode} for mode in others}}
+    again = {
+        f"{OURS}{RESTARTED}": PATIENT,
+        **{f"{OURS}, {each}": PATIENT | {"MEMORY_GATE_PRECISION": each} for each in PRECISIONS},
+        **{f"{OURS}, {mode}": PATIENT | {setting: mode} for mode in others},
+    }
     for name, given in () if plain else again.items():
         async with _started(trial, wires.our_stdio(name, folder, trial.embedding, given)) as wire:
             found.append(await _answers(wire, trial, filled, reconstructs=given is PATIENT))
