@@ -30,7 +30,8 @@ REMARKS = (
     " the same arguments; *fields apart* is ours with the text alone as content. Questions with evidence that exists"
     " are counted; adversarial ones apart. *Off topic*: questions of other conversations, which this agent's memory"
     " cannot answer.",
-    f"{data.SOURCES['jsquad']}: each passage a memory, a day apart, all of one agent. The questions are"
+    f"{data.SOURCES['jsquad']}: each passage a memory, the title of its article and a text, as JSQuAD gives it, a day"
+    " apart, all of one agent; *without titles* is ours with the text alone. The questions are"
     f" `random.Random({data.SEED}).sample` of all. *Two nouns*: words of two Han characters between characters that"
     " are none, paired where exactly one passage holds both, drawn with the same seed.",
     "All servers get the same vector for the same text. A question gets the vector of a query, anything else that of"
@@ -72,7 +73,7 @@ async def main(asked: argparse.Namespace) -> int:
 async def compared(dataset: data.DataSet, asked: argparse.Namespace, say: systems.Say) -> DataResult:
     """Every system on one data set, all at the same time."""
     queries = {question.query for question in dataset.questions}
-    texts = [form["content"] for document in dataset.documents for form in (document.message, document.plain) if form]
+    texts = [form["content"] for document in dataset.documents for form in (document.message, document.plain)]
     with vectors.by_model(dataset.model, asked.cache, queries) as made, tempfile.TemporaryDirectory() as place:
         say(f"{dataset.name}: vectors of {len(dataset.documents)} memories and {len(queries)} queries")
         made.of(texts)
@@ -97,10 +98,9 @@ def _runs(
     def trial(name: str) -> Trial:
         return Trial(dataset, folder / name, embedding, say, starting)
 
-    has_fields = any(document.plain for document in dataset.documents)
     return [
         systems.ours(trial(OURS)),
-        *([systems.ours(trial("fields"), plain=True)] if has_fields else []),
+        systems.ours(trial("plain"), plain=True),
         *(systems.peer(trial(each), each, _python(asked.cache, each)) for each in asked.peers),
     ]
 

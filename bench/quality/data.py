@@ -41,12 +41,12 @@ Model = Literal["all-MiniLM-L6-v2", "multilingual-e5-small"]
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A memory: whose, the id that questions know it by, and the arguments of `store`; plain: the same in fields."""
+    """A memory: whose, the id that questions know it by, and the arguments of `store`; plain: others, see `DataSet`."""
 
     agent: str
     key: str
     message: dict[str, Any]
-    plain: dict[str, Any] | None = None
+    plain: dict[str, Any]
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,10 +60,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataSet(msgspec.Struct, frozen=True, kw_only=True):
-    """Memories, questions about them, and the model of their vectors."""
+    """Memories, questions about them, and the model of their vectors.
+
+    plain: in words, how memories differ that have the text alone as content.
+    """
 
     name: str
     model: Model
+    plain: str
     documents: list[Document]
     questions: list[Question]
 
@@ -93,22 +97,34 @@ def locomo(folder: Path, conversations: Sequence[str] = ()) -> DataSet:
         if (relevant := tuple(dict.fromkeys(key for key in line["ev"] if (line["conv"], key) in known)))
     ]
     questions += _off_topic(questions)
-    return DataSet(name="LoCoMo", model="all-MiniLM-L6-v2", documents=documents, questions=questions)
+    return DataSet(
+        name="LoCoMo",
+        model="all-MiniLM-L6-v2",
+        plain="fields apart",
+        documents=documents,
+        questions=questions,
+    )
 
 
 def jsquad(folder: Path) -> DataSet:
     """All passages one agent, a day apart; questions drawn from all, and queries of two nouns of one passage.
 
-    Raises Missing.
+    A passage is the title of its article and a text, as it was before those who asked. Raises Missing.
     """
     passages, asked = _read(folder, "jsquad", originals.jsquad)
-    texts = {line["id"]: line["text"] for line in passages}
-    documents = [_passage(at, key, text) for at, (key, text) in enumerate(texts.items())]
+    texts = {line["id"]: f"{line['title']}\n{line['text']}" for line in passages}
+    documents = [_passage(at, line["id"], texts[line["id"]], line["text"]) for at, line in enumerate(passages)]
     usable = [line for line in asked if all(key in texts for key in line["rel"])]
     drawn = random.Random(SEED).sample(usable, min(JSQUAD_QUESTIONS, len(usable)))
     questions = [_jsquad_question("JSQuAD", line["q"], line["rel"]) for line in drawn]
     pairs = [_jsquad_question("JSQuAD, two nouns", f"{one} {other}", keys) for one, other, keys in noun_pairs(texts)]
-    return DataSet(name="JSQuAD", model="multilingual-e5-small", documents=documents, questions=[*questions, *pairs])
+    return DataSet(
+        name="JSQuAD",
+        model="multilingual-e5-small",
+        plain="without titles",
+        documents=documents,
+        questions=[*questions, *pairs],
+    )
 
 
 def noun_pairs(texts: Mapping[str, str]) -> list[tuple[str, str, list[str]]]:
@@ -158,10 +174,10 @@ def _off_topic(questions: Sequence[Question]) -> list[Question]:
     ]
 
 
-def _passage(at: int, key: str, text: str) -> Document:
+def _passage(at: int, key: str, titled: str, alone: str) -> Document:
     source = {"type": "Agent", "id": "jsquad", "name": ""}
-    timestamp = (_BEGIN + dt.timedelta(days=at)).isoformat()
-    return Document("jsquad", key, {"content": text, "source": source, "timestamp": timestamp})
+    common = {"source": source, "timestamp": (_BEGIN + dt.timedelta(days=at)).isoformat()}
+    return Document("jsquad", key, {"content": titled, **common}, {"content": alone, **common})
 
 
 def _jsquad_question(part: str, query: str, relevant: Iterable[str]) -> Question:

@@ -41,7 +41,8 @@ def jsquad(file: Path) -> tuple[Lines, Lines]:
     for article in json.loads(file.read_text(encoding="utf-8"))["data"]:
         for paragraph in article["paragraphs"]:
             key = f"p{len(passages)}"
-            passages.append({"id": key, "text": paragraph["context"].rpartition("[SEP]")[2].strip()})
+            title, _, text = paragraph["context"].rpartition("[SEP]")
+            passages.append({"id": key, "title": title.strip(), "text": text.strip()})
             questions += [{"q": asked["question"], "rel": [key]} for asked in paragraph["qas"]]
     return passages, questions
 

@@ -99,11 +99,11 @@ def modes() -> tuple[str, str, tuple[str, ...]]:
 async def ours(trial: Trial, *, plain: bool = False) -> list[Answers]:
     """Ours right after the memories were stored, after a restart, at other precisions, and in every other mode.
 
-    plain: the memories in fields, once alone.
+    plain: the memories with the text alone as content, once alone.
     """
     setting, _, others = modes()
     folder = _made(trial.folder)
-    name = f"{OURS}, fields apart" if plain else OURS
+    name = f"{OURS}, {trial.data.plain}" if plain else OURS
     async with _started(trial, wires.our_stdio(name, folder, trial.embedding, PATIENT)) as wire:
         filled = await _fill(wire, trial, plain=plain)
         found = [await _answers(wire, trial, filled, reconstructs=True)]
@@ -148,7 +148,7 @@ def _made(folder: Path) -> Path:
 async def _fill(wire: Wire, trial: Trial, *, plain: bool = False) -> Filled:
     filled = Filled()
     for at, document in enumerate(trial.data.documents, start=1):
-        message = document.plain if plain and document.plain else document.message
+        message = document.plain if plain else document.message
         answer = await wire.call("store", {"agent_id": document.agent, "message": message})
         if answer.get("embedded") is False:
             raise RuntimeError(f"{wire.name}: a memory got no vector")

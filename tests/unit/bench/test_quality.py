@@ -93,7 +93,7 @@ def test_the_published_files_are_read_as_the_lines_are(tmp_path: Path, conversat
     article = {"title": "猫", "paragraphs": [{"context": "猫 [SEP] 猫は動物。", "qas": [{"question": "猫とは?"}]}]}
     (folder / "valid-v1.3.json").write_text(json.dumps({"data": [article]}), encoding="utf-8")
     japanese = data.jsquad(folder)
-    assert [each.message["content"] for each in japanese.documents] == ["猫は動物。"]
+    assert [each.message["content"] for each in japanese.documents] == ["猫\n猫は動物。"]
     assert [(each.query, each.relevant) for each in japanese.questions] == [("猫とは?", ("p0",))]
 
 
@@ -147,7 +147,7 @@ def test_a_row_is_known_by_its_ref_or_its_text_and_twins_answer_for_each_other()
     filled = Filled()
     for key, number in (("D1", 7), ("D2", 7), ("D3", 8)):
         text = "bye" if number == 7 else "well"
-        filled.add(Document("a", key, {}), text, {"id": number})
+        filled.add(Document("a", key, {}, {}), text, {"id": number})
     assert filled.keys("a", {"ref": "mem:7"}) == ["D1", "D2"]
     assert filled.keys("a", {"content": "well"}) == ["D3"]
     assert filled.keys("a", {"ref": "ep:1", "content": "else"}) == []
@@ -194,7 +194,7 @@ def test_the_page_tells_measures_gains_silence_and_conversations(conversations: 
 def test_an_item_counts_where_it_ends_and_each_memory_it_quotes_once() -> None:
     filled = Filled()
     for number in (1, 2, 3):
-        filled.add(Document("a", f"D{number}", {}), f"text {number}", {"id": number})
+        filled.add(Document("a", f"D{number}", {}, {}), f"text {number}", {"id": number})
     items = [
         {"content": "text 1 " * 40, "head_ref": "mem:1", "excerpts": [{"ref": "mem:2", "content": "text 2"}]},
         {"content": "text 3 " * 40, "head_ref": "mem:3", "claims": [{"ref": "mem:9"}]},
