@@ -114,8 +114,9 @@ class View:
             return slots, self._exact(slots, query)
         (whole,), (step,), (lost,), (length,) = rounded(query[np.newaxis])
         rough = _products(slots, lambda part: _product_of_bytes(self._rounded[part], whole))
-        rough *= self._steps[slots] * step
-        error = self._lost[slots] * length + self._reach[slots] * lost + SINGLE_ERROR
+        steps, losses, reaches = (_of(column, slots) for column in (self._steps, self._lost, self._reach))
+        rough *= steps * step
+        error = losses * length + reaches * lost + SINGLE_ERROR
         kept = np.flatnonzero(rough + error >= _cut(rough - error, depth))
         products = self._exact(slots[kept], query)
         if (np.abs(products - rough[kept]) > error[kept]).any():
@@ -147,13 +148,18 @@ def _cut(scores: Floats, depth: int) -> float:
     return float(np.partition(scores, at)[at])
 
 
+def _of(column: Floats, slots: Slots) -> Floats:
+    """What a column has of these rows, as it lies there where they are all that it begins with."""
+    return column[: len(slots)] if slots[-1] + 1 == len(slots) else column[slots]
+
+
 def _products(slots: Slots, product: Callable[[Slots | slice], Floats]) -> Floats:
     """What `product` gives for these rows, in this thread.
 
     A product of matrix and vector wakes the threads of the linear algebra library, which wait for more by spinning.
     """
     if len(slots) * GATHER_BELOW >= slots[-1] + 1:
-        return product(slice(0, slots[-1] + 1))[slots]
+        return _of(product(slice(0, slots[-1] + 1)), slots)
     return np.concatenate([product(slots[at : at + GATHERED_ROWS]) for at in range(0, len(slots), GATHERED_ROWS)])
 
 
