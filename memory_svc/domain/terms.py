@@ -47,12 +47,9 @@ class Fields(NamedTuple):
     extras: str = ""
 
 
-@lru_cache(STEMS_KEPT)
 def term(word: str) -> str:
     """The term under which a folded word is indexed: the stem of an English one, any other word as it is."""
-    if len(word) in STEMMED_CHARS and word.isascii() and word.isalpha():
-        return str(EnglishStemmer().stemWord(word))  # one for each word: threads cannot share one
-    return word
+    return _stem(word) if len(word) in STEMMED_CHARS and word.isascii() and word.isalpha() else word
 
 
 def words_of(fields: Fields) -> tuple[Sequence[str], Sequence[str], Sequence[str], Sequence[str]]:
@@ -155,6 +152,11 @@ def _is_identifier(word: str) -> bool:
     if MEASURE.fullmatch(word) or all(len(each) == 1 or each.casefold() in STOP_WORDS for each in parts):
         return False
     return bool(CODE.search(word)) or (any(map(str.isdigit, word)) and any(map(str.isalpha, word)))
+
+
+@lru_cache(STEMS_KEPT)
+def _stem(word: str) -> str:
+    return str(EnglishStemmer().stemWord(word))  # one for each word: threads cannot share one
 
 
 @lru_cache(SHORT_KEPT)
