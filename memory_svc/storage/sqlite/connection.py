@@ -24,7 +24,6 @@ TURN_SECONDS_MAX = 10.0
 GROUP_WRITES_MAX = 256
 WAITING_WRITES_MAX = 10_000
 GATHER_SECONDS_MAX = 0.005
-READ_CACHE_KIB = 4 * 1024
 PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
@@ -108,7 +107,6 @@ class Readers:
         self._all = [open_connection(path) for _ in range(count)]
         for connection in self._all:
             connection.execute("PRAGMA query_only=ON")
-            connection.execute(f"PRAGMA cache_size=-{READ_CACHE_KIB}")
             self._idle.append(connection)
         # As many as there are connections: whoever runs in one finds one idle.
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="read")
