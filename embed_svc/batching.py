@@ -30,7 +30,7 @@ class Limits(msgspec.Struct, frozen=True):
     `gather_seconds_max` bounds the wait for one more of the callers that were answered together.
     """
 
-    tokens_max: int = 1_024
+    tokens_max: int = 512
     waste_max: float = 0.15
     texts_max: int = 64
     queue_texts_max: int = 4_096

@@ -89,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 262_144
     batch_tokens_max: Annotated[
         int, Meta(ge=1, le=1 << 20, description="Most tokens of one batch, padding included; a longer text runs alone.")
-    ] = 1_024
+    ] = 512
     cache_bytes_max: Annotated[
         int, Meta(ge=0, le=1 << 36, description="Most memory for vectors of texts that came before; 0 keeps none.")
     ] = 64 << 20
