@@ -6,7 +6,7 @@ a term before it saturates). The idf is the one that never falls below zero, log
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,20 +42,12 @@ class Postings(NamedTuple):
         return [slice(begin, end) for begin, end in itertools.pairwise(ends)]
 
 
-NO_COUNTS = np.zeros(0)
-NO_POSTINGS = Postings(np.zeros(0, np.int64), np.zeros(0, np.int64), NO_COUNTS, NO_COUNTS, NO_COUNTS)
-
-
-def gathered(term: int, ids: Integers, *counts: NDArray[np.float32]) -> Postings:
-    """Postings of one term from one entry for each of its places, those of a row side by side."""
-    starts = np.flatnonzero(_changes(ids))
-    sums = (np.add.reduceat(each, starts, dtype=np.float64) if len(starts) else NO_COUNTS for each in counts)
-    return Postings(np.full(len(starts), term), ids[starts], *sums)
-
-
-def joined(found: Iterable[Postings]) -> Postings:
-    """Postings of several terms, given in order."""
-    return Postings(*map(np.concatenate, zip(NO_POSTINGS, *found, strict=True)))
+def gathered(terms: Integers, ids: Integers, *counts: Floats) -> Postings:
+    """Postings from one entry for each place of a term, those of a row and term side by side."""
+    starts = np.flatnonzero(_changes(ids) | _changes(terms))
+    if not len(starts):
+        return Postings(terms, ids, *counts)
+    return Postings(terms[starts], ids[starts], *(np.add.reduceat(each, starts) for each in counts))
 
 
 def idf(frequencies: Integers | int, rows: int) -> Floats:

@@ -16,7 +16,7 @@ from memory_svc.domain.scope import CANARY_AGENT, Scope
 from memory_svc.domain.terms import term
 from memory_svc.domain.text import is_single_character
 from memory_svc.storage.sqlite import bm25
-from memory_svc.storage.sqlite.bm25 import Integers, Postings
+from memory_svc.storage.sqlite.bm25 import Floats, Integers, Postings
 
 # Each place of a term: its document, and the first letter of its field.
 PLACES = "SELECT group_concat(doc), group_concat(substr(col, 1, 1), '') FROM postings WHERE term"
@@ -25,10 +25,12 @@ LARGE_ROWS = 200_000
 READ_ROWS_MAX = 40_000
 FINDERS_MAX = 8
 Letters = NDArray[np.uint8]
+NO_PLACES = np.zeros(0, np.int64)
+NOT_READ = (NO_PLACES, np.zeros(0, np.uint8))
 
 
-def _by_letter(**values: float) -> NDArray[np.float32]:
-    table = np.zeros(ord("z"), np.float32)
+def _by_letter(**values: float) -> Floats:
+    table = np.zeros(ord("z"))
     for letter, value in values.items():
         table[ord(letter)] = value
     return table
@@ -84,22 +86,18 @@ def read_places(connection: apsw.Connection, terms: Sequence[str], *, heads: boo
     heads: every term that begins with one of these.
     """
     condition, ends = ("BETWEEN ? AND ?", (LAST,)) if heads else ("= ?", ())
-    read = [_places(connection, condition, (each, *(each + end for end in ends))) for each in terms]
-    documents, letters = read[0] if len(read) == 1 else map(np.concatenate, zip(*read, strict=True))
+    read = [next(connection.execute(f"{PLACES} {condition}", (each, *(each + end for end in ends)))) for each in terms]
+    letters = np.frombuffer("".join(letters for _, letters in read if letters).encode(), np.uint8)
+    documents = _numbers(",".join(documents for documents, _ in read if documents), len(letters))
     if not heads:
         return documents, letters
     order = np.argsort(documents, kind="stable")
     return documents[order], letters[order]
 
 
-def _places(connection: apsw.Connection, condition: str, values: tuple[str, ...]) -> tuple[Integers, Letters]:
-    documents, letters = next(connection.execute(f"{PLACES} {condition}", values))
-    return _numbers(documents, len(letters or "")), np.frombuffer((letters or "").encode(), np.uint8)
-
-
-def _numbers(joined: str | None, count: int) -> Integers:
+def _numbers(joined: str, count: int) -> Integers:
     """So many numbers between commas. Told how many, numpy takes memory for them once and not anew again and again."""
-    return np.fromstring(joined, np.int64, count, sep=",") if joined else np.zeros(0, np.int64)
+    return np.fromstring(joined, np.int64, count, sep=",") if count else NO_PLACES
 
 
 def read_postings(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> tuple[Postings, Integers]:
@@ -108,28 +106,24 @@ def read_postings(connection: apsw.Connection, corpus: Corpus, asked: Sequence[s
     In a large corpus the rarest words are read and find the rows; the others only add to the rows so found, and where
     many words find rows already they add nothing.
     """
+    read = [NOT_READ] * len(asked)
     counts = _counts(connection, corpus, asked)
     finders = _finders(counts, len(asked))
-    found = []
-    for at, word in enumerate(asked):
-        if at in finders:
-            found.append(_read(connection, corpus, at, word))
-        elif len(finders) <= FINDERS_MAX:
-            found.append(_held_beside(connection, corpus, [asked[each] for each in finders], at, word))
-    postings = bm25.joined(found)
-    frequencies = postings.frequencies(len(asked))
-    return postings, frequencies if not counts else np.maximum(frequencies, np.array(counts))
-
-
-def _read(connection: apsw.Connection, corpus: Corpus, at: int, word: str) -> Postings:
-    """The rows that hold a word. Those of a common one have many places: no more than one word's are kept at a time."""
-    terms = [f"{code}:{term(word)}" for code in corpus.codes]
-    documents, letters = read_places(connection, terms, heads=is_single_character(word))
-    documents >>= 4
+    for at in finders:
+        terms = [f"{code}:{term(asked[at])}" for code in corpus.codes]
+        read[at] = read_places(connection, terms, heads=is_single_character(asked[at]))
+    for at in set(range(len(asked))) - set(finders) if len(finders) <= FINDERS_MAX else ():
+        found = _held_beside(connection, corpus, [asked[each] for each in finders], asked[at])
+        read[at] = found, np.full(len(found), ord("t"), np.uint8)
+    ids = np.concatenate([NO_PLACES, *(documents for documents, _ in read)]) >> 4
+    letters = np.concatenate([NO_PLACES, *(letters for _, letters in read)])
+    places = np.repeat(np.arange(len(read)), [len(letters) for _, letters in read])
     counted = WEIGHTS[letters] > 0.0
     if not counted.all():
-        documents, letters = documents[counted], letters[counted]
-    return bm25.gathered(at, documents, *(table[letters] for table in (WEIGHTS, BODIES, SPEAKERS)))
+        ids, letters, places = ids[counted], letters[counted], places[counted]
+    postings = bm25.gathered(places, ids, WEIGHTS[letters], BODIES[letters], SPEAKERS[letters])
+    frequencies = postings.frequencies(len(asked))
+    return postings, frequencies if not counts else np.maximum(frequencies, np.array(counts))
 
 
 def _counts(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> list[int]:
@@ -154,10 +148,9 @@ def _finders(counts: Sequence[int], asked_count: int) -> list[int]:
     return finders
 
 
-def _held_beside(connection: apsw.Connection, corpus: Corpus, finders: Sequence[str], at: int, word: str) -> Postings:
-    """The rows that hold the word and one of the finders, as if once each in their text."""
+def _held_beside(connection: apsw.Connection, corpus: Corpus, finders: Sequence[str], word: str) -> Integers:
+    """The documents that hold the word and one of the finders."""
     code = corpus.codes[0]
     either = " OR ".join(quoted(code, finder) for finder in finders)
     statement = "SELECT group_concat(rowid), count(*) FROM words WHERE words MATCH ?"
-    ids = _numbers(*next(connection.execute(statement, (f"({either}) AND {quoted(code, word)}",)))) >> 4
-    return bm25.gathered(at, ids, *(np.full(len(ids), table[ord("t")]) for table in (WEIGHTS, BODIES, SPEAKERS)))
+    return _numbers(*next(connection.execute(statement, (f"({either}) AND {quoted(code, word)}",))))
