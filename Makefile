@@ -89,7 +89,7 @@ bench: $(VENV)/.tests .cache/cpersona-2.6.14/.installed .cache/cpersona-2.5.12/.
 # Our embedding server beside another on the same model files; the results go to bench/results/ (see bench/README.md).
 bench-embed: $(VENV)/.tests .cache/cembedding-0.9.1/.installed
 	$(BIN)/python -m bench.embed --rounds 3
-	$(BIN)/python -m bench.embed --model jina-shaped --rounds 2 --threads 1 --clients 1 8
+	$(BIN)/python -m bench.embed --model jina-shaped --rounds 3 --threads 1 --clients 1 8
 
 # How well recall finds, beside another memory server on the same vectors. DATA: the folder of LoCoMo and JSQuAD, which is
 # only read (bench/README.md); QUALITY: options of `python -m bench.quality --help`. Writes docs/benchmarks.md.

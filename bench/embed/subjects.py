@@ -78,9 +78,9 @@ def jina_shaped(cache: Path, peer_python: Path) -> Subject:
         tokenizer=snapshot / "tokenizer.json",
         prefix_tokens=2,
         loads=(
-            Load("uniform 16", 16, 16, 1, 96),
-            Load("uniform 128", 128, 128, 1, 24),
-            Load("uniform 512", 512, 512, 1, 8),
+            Load("uniform 16", 16, 16, 1, 192),
+            Load("uniform 128", 128, 128, 1, 64),
+            Load("uniform 512", 512, 512, 1, 24),
             Load("mixed 8 to 512", 8, 512, 1, 64),
             Load("mixed 8 to 512, 8 a request", 8, 512, 8, 64),
         ),
