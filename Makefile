@@ -10,7 +10,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 
-.PHONY: run up down test check soak format docs dashboards rules golden lock bench bench-embed bench-quality clean
+.PHONY: run up down test programs check soak format docs dashboards rules golden lock bench bench-embed bench-quality clean
 
 # Start both services on this machine and print how to connect; Ctrl-C stops both.
 run: $(VENV)/.runs
@@ -25,12 +25,15 @@ down:
 	$(COMPOSE) down
 
 # Every test there is; the rules and the verbs must be covered to 95 % of their branches.
-test: $(VENV)/.tests
-	@for each in $(PROGRAMS); do command -v $$each >/dev/null || exit 1; done || \
-		{ apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES); } || \
-		{ echo "The tests of failing disks and of containers need $(PACKAGES); install them" >&2; exit 1; }
+test: $(VENV)/.tests programs
 	$(BIN)/python -m pytest --cov=memory_svc.domain --cov=memory_svc.services --cov-branch --cov-report= \
 		--cov-fail-under=95
+
+# What the tests of failing disks and of containers run, installed where it is not there.
+programs:
+	@(for each in $(PROGRAMS); do command -v $$each >/dev/null || exit 1; done) || \
+		{ apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES); } || \
+		{ echo "The tests of failing disks and of containers need $(PACKAGES); install them" >&2; exit 1; }
 
 # Format, lint, types, layers and the quick tests.
 check: $(VENV)/.tests
