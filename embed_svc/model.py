@@ -105,7 +105,7 @@ def _session(graph: Path, threads: int) -> Any:
     # run asks the system for its memory anew, which takes a third of the time of a batch of 1,024 tokens.
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = True
-    # A sum and the norm behind it, joined into one step, take six times as long as the two one after the other.
+    # A sum and the norm behind it, joined into one step, take seven times as long as the two one after the other.
     options.add_session_config_entry("optimization.disable_specified_optimizers", "SkipLayerNormFusion")
     # Waiting threads sleep, so that an idle server is idle.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
