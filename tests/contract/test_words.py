@@ -4,6 +4,7 @@ import datetime as dt
 from pathlib import Path
 
 import apsw
+import numpy as np
 import pytest
 
 from memory_svc.domain.change import Change, ChangeMemory, Forget, PutEpisode, PutMemory
@@ -324,3 +325,25 @@ async def test_in_a_large_corpus_the_common_words_of_a_short_time_find_its_rows(
     timed = Scope(agent="a", since=rows[4].memory.timestamp, until=rows[7].memory.timestamp)
     found = words.windowed(reader.connection, timed, Kind.MEMORY, Asked(["needle", "cloth"], 100))
     assert [row.document >> 4 for row in found.rows] == [5, 6, 7]
+
+
+async def test_numpy_is_told_how_many_places_there_are(
+    storage: Storage, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[tuple[int, int]] = []
+
+    def fromstring(text: str, dtype: type, count: int = -1, *, sep: str) -> object:
+        found = real(text, dtype, count, sep=sep)
+        read.append((count, len(found)))
+        return found
+
+    real = np.fromstring
+    monkeypatch.setattr(np, "fromstring", fromstring)
+    await store(storage, *(said(f"{'cloth ' * (n + 1)}of {n}", 100 * n) for n in range(20)))
+    await store(storage, said("needle in cloth", 5000))
+    monkeypatch.setattr(postings, "LARGE_ROWS", 10)
+    monkeypatch.setattr(postings, "READ_ROWS_MAX", 20)
+    for asked in (["cloth"], ["needle", "cloth"], ["c"]):
+        words.windowed(reader.connection, A, Kind.MEMORY, Asked(asked, 100))
+    assert [count for count, _ in read] == [found for _, found in read]
+    assert max(read) > (200, 200)

@@ -95,9 +95,12 @@ def read_places(connection: apsw.Connection, terms: Sequence[str], *, heads: boo
     return documents[order], letters[order]
 
 
-def _numbers(joined: str, count: int) -> Integers:
-    """So many numbers between commas. Told how many, numpy takes memory for them once and not anew again and again."""
-    return np.fromstring(joined, np.int64, count, sep=",") if count else NO_PLACES
+def _numbers(joined: str | None, count: int) -> Integers:
+    """So many numbers between commas.
+
+    Told how many, numpy takes memory for them once; else it grows it bit by bit, which leaves the heap in pieces.
+    """
+    return np.fromstring(joined, np.int64, count, sep=",") if joined else NO_PLACES
 
 
 def read_postings(connection: apsw.Connection, corpus: Corpus, asked: Sequence[str]) -> tuple[Postings, Integers]:
